@@ -21,7 +21,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
+.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -48,8 +48,9 @@ test-arm: setup-guests ## test on virtual machines with arm64 and armv7 processo
 	tests/nodes aarch64 armv7
 	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 
-test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages
+test-web: setup-packages ## test reports and the web controller in a browser; screenshots in target/tmp/report-pages and web-pages
 	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
+	$(CARGO) test --locked -p dwell --test web -- --show-output
 
 lint: lint-code lint-dependencies ## check formatting, clippy, documentation, language, import circles and dependencies
 
@@ -137,7 +138,7 @@ accuracy: setup-packages ## check delay components against known delays, and ver
 bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf
 
-web: setup-packages ## rebuild the figure runtime that reports embed (controller/report/assets)
+web: setup-packages ## rebuild the scripts that reports and pages embed (controller/report/assets, controller/server/assets)
 	cd controller/web && npm ci && npm run build
 
 bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c target/release/creflect ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
@@ -165,6 +166,9 @@ bench-hostile: setup-packages build target/release/hostile-c ## send hostile dat
 
 bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; list the goals missed
 	@target/release/reflect $(ARGS)
+
+bench-web: setup-packages build ## load the web controller, and measure whether watching disturbs experiments; list the goals missed
+	@target/release/web $(ARGS)
 
 target/release/creflect: bench/c/reflect.c
 	@mkdir -p $(@D)

@@ -1,6 +1,7 @@
 //! Benchmarks that drive the real binaries from outside. `roundtrip` repeats a published experiment
 //! with a plan; `rtt`, `pace`, `relay` and `reflect` compare dwell with other programs in labs of two
-//! or three nodes; `data` measures the handling of samples; `hostile` attacks reflectors. All use the
+//! or three nodes; `data` measures the handling of samples; `hostile` attacks reflectors; `web` loads
+//! the web controller. All use the
 //! command line and JSON output only. `judge` compares them in pairs and decides on goals.
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod relay;
 pub mod roundtrip;
 pub mod rtt;
 pub mod short;
+pub mod web;
 
 pub use interrupt::Interrupt;
 pub use lab::{Lab, Node};

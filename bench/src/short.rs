@@ -16,7 +16,7 @@ use crate::lab::sibling;
 use crate::{Interrupt, Machine};
 
 /// Benches and their arguments. Six rounds are the fewest that support a 95 % interval.
-const BENCHES: [(&str, &[&str]); 7] = [
+const BENCHES: [(&str, &[&str]); 8] = [
     ("rtt", &["--rounds", "6", "--count", "5000"]),
     ("data", &["--rounds", "6", "--trials", "100"]),
     ("relay", &["--rounds", "6", "--turns", "1", "--count", "30"]),
@@ -24,6 +24,7 @@ const BENCHES: [(&str, &[&str]); 7] = [
     ("pace", &["--rounds", "4", "--only", "pairs"]),
     ("reflect", &["--rounds", "6", "--count", "5000", "--probes", "500"]),
     ("hostile", &["--count", "2000000"]),
+    ("web", &["--rounds", "6", "--count", "3000", "--seconds", "10"]),
 ];
 
 /// Run the short form of every bench and print one table

@@ -1,13 +1,30 @@
-// Builds the assets of dwell-report: the figure runtime in one file, and the Vega-Lite schema for
-// its tests. Usage: `node build.mjs [DIRECTORY]`. The output is reproducible from
-// package-lock.json; a test of dwell-report checks that.
+// Builds the figure runtime of dwell-report in one file, the Vega-Lite schema for its tests, and the
+// script of dwell-server's pages. Usage: `node build.mjs [DIRECTORY]`, or `node build.mjs --app
+// [DIRECTORY]` for that script only. The output is reproducible from package-lock.json; tests of both
+// packages check that.
 import { build } from "esbuild";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const directory = process.argv[2] ?? here("../report/assets");
+const onlyApp = process.argv[2] === "--app";
+const target = process.argv[onlyApp ? 3 : 2];
+const directory = target ?? here("../report/assets");
 const out = `${directory}/vega.js`;
+
+await build({
+  absWorkingDir: here("."),
+  entryPoints: ["src/app.ts"],
+  outfile: `${target ?? here("../server/assets")}/app.js`,
+  bundle: true,
+  minify: true,
+  platform: "browser",
+  format: "iife",
+  target: "es2022",
+  charset: "ascii",
+  logLevel: "warning",
+});
+if (onlyApp) process.exit(0);
 
 const { metafile } = await build({
   absWorkingDir: here("."),

@@ -1,4 +1,4 @@
-//! The examples of the README, `docs/guide.md` and `docs/devices.md` work as typed: every block
+//! The examples of the README, `docs/guide.md`, `docs/devices.md` and `docs/web.md` work as typed: every block
 //! marked `sh example`, in order, through `sh`.
 
 use std::fs::File;
@@ -15,6 +15,11 @@ fn readme_examples_work_as_typed() {
 fn guide_examples_work_as_typed() {
     check_examples("guide_examples_work_as_typed", "docs/guide.md", 5);
     check_examples("guide_examples_work_as_typed", "docs/devices.md", 2);
+}
+
+#[test]
+fn web_examples_work_as_typed() {
+    check_examples("web_examples_work_as_typed", "docs/web.md", 3);
 }
 
 /// Types the examples of a document, which has at least `minimum`, in a directory of their own.

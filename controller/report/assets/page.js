@@ -1,12 +1,19 @@
 // Draws the figures of the page: the first immediately, others when they approach the viewport or
 // when the browser is idle, and all again when the colour scheme changes.
-(() => {
+(async () => {
   "use strict";
-  const specifications = JSON.parse(document.getElementById("specifications").textContent);
-  const darkConfig = JSON.parse(document.getElementById("dark").textContent);
+  // In a report the data is in the page; in the web controller, data-source names its address.
+  async function data(id) {
+    const element = document.getElementById(id);
+    const { source } = element.dataset;
+    return source ? (await fetch(source)).json() : JSON.parse(element.textContent);
+  }
+
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const charts = [...document.querySelectorAll(".chart")];
   const drawn = new Map();
+  if (!charts.length) return;
+  const [specifications, darkConfig] = await Promise.all([data("specifications"), data("dark")]);
 
   function draw(chart) {
     if (!drawn.has(chart)) drawn.set(chart, embed(chart));
@@ -103,7 +110,6 @@
 
   function begin() {
     ground();
-    if (!charts.length) return;
     const near = new IntersectionObserver(
       (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target)),
       { rootMargin: "400px" },

@@ -28,4 +28,4 @@ pub use figures::{Figure, comparison_figures, figures, sparkline};
 pub use model::metric::main_metric;
 pub use model::quantity::Unit;
 pub use model::table::Table;
-pub use page::{comparison_page, page};
+pub use page::{PageParts, assets, comparison_page, comparison_parts, page, parts, table_html};

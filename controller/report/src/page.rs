@@ -11,17 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::analysis::findings::{Finding, findings};
 use crate::analysis::key_figures::key_figures;
-use crate::figures::{Figure, comparison_figures, figures, slug, theme};
+use crate::figures::{Figure, comparison_figures, figures, slug};
 use crate::model::RunData;
 use crate::model::quantity::count_noun;
 use crate::model::table::Table;
 use crate::page::html::{TableView, json};
-
-/// Vega, Vega-Lite and vega-embed, bundled by controller/web.
-const RUNTIME: &str = include_str!("../assets/vega.js");
-const SCRIPT: &str = include_str!("../assets/page.js");
-const STYLE: &str = include_str!("../assets/page.css");
-const HOW_TO_READ: &str = include_str!("../assets/how-to-read.html");
 
 /// Maximum number of findings that are not folded.
 const MAX_FINDINGS: usize = 7;
@@ -29,6 +23,53 @@ const MAX_FINDINGS: usize = 7;
 /// Returns the report of a run: the key figures, the figure that shows the first of them, the
 /// findings, the other figures, the conditions, and the reasons to trust the numbers.
 pub fn page(run: &RunData) -> String {
+    document(parts(run))
+}
+
+/// The content of a page, to be put into the document of a report or of the web controller.
+#[derive(Clone, Debug)]
+pub struct PageParts {
+    /// Title.
+    pub title: String,
+    /// What the page is about: paragraphs in HTML.
+    pub about: String,
+    /// Sections, in HTML. A figure is an element of class `chart`, whose `data-figure` names its
+    /// specification.
+    pub main: String,
+    /// Id and title of each figure, in order.
+    pub figures: Vec<(String, String)>,
+    /// Vega-Lite specification by id of the figure.
+    pub specifications: Map<String, Value>,
+}
+
+/// Files of the page that are the same for all runs.
+pub mod assets {
+    use serde_json::Value;
+
+    use crate::figures::theme;
+
+    /// Style sheet of pages and of the tables and figures in them.
+    pub const STYLE: &str = include_str!("../assets/page.css");
+    /// Script that draws the figures of a page.
+    pub const SCRIPT: &str = include_str!("../assets/page.js");
+    /// Vega, Vega-Lite and vega-embed, bundled by controller/web.
+    pub const RUNTIME: &str = include_str!("../assets/vega.js");
+    /// How to read the figures, in HTML.
+    pub const HOW_TO_READ: &str = include_str!("../assets/how-to-read.html");
+
+    /// Returns the configuration of figures in dark mode.
+    pub fn dark_theme() -> Value {
+        theme::dark()
+    }
+}
+
+/// Returns a table in HTML, as in reports: in a scrollable box that the keyboard reaches.
+pub fn table_html(table: &Table, caption: &str) -> String {
+    TableView::new(table, caption).to_string()
+}
+
+/// Returns the content of [`page`].
+pub fn parts(run: &RunData) -> PageParts {
     let title = run.title.as_deref().unwrap_or(&run.name);
     let figures = figures(run);
     let keys = key_figures(run);
@@ -55,12 +96,17 @@ pub fn page(run: &RunData) -> String {
     main += &sections::loads(run);
     main += &sections::witnesses(run);
     main += &sections::notes(run);
-    document(title, sections::about(run), main, &figures)
+    PageParts::new(title, sections::about(run), main, &figures)
 }
 
 /// Returns the comparison of several runs by one metric; the first run is the baseline. The page
 /// has the `findings`, the figures of [`comparison_figures`] and the trust panel of each run.
 pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> String {
+    document(comparison_parts(runs, metric, findings))
+}
+
+/// Returns the content of [`comparison_page`].
+pub fn comparison_parts(runs: &[RunData], metric: &str, findings: &[Finding]) -> PageParts {
     let figures = comparison_figures(runs, metric, findings);
     let mut main = summary(findings, Vec::new());
     main += &sections::rates_of_runs(runs);
@@ -75,7 +121,21 @@ pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> 
         main += &sections::trust(run, &heading, &format!("trust-{i}"));
         main += "</div>";
     }
-    document("Comparison of runs", sections::about_runs(runs), main, &figures)
+    PageParts::new("Comparison of runs", sections::about_runs(runs), main, &figures)
+}
+
+impl PageParts {
+    fn new(title: &str, about: String, main: String, figures: &[Figure]) -> Self {
+        let titles = figures.iter().map(|figure| (figure.id.clone(), figure.title.clone()));
+        let specifications = figures.iter().map(|figure| (figure.id.clone(), figure.spec.clone()));
+        Self {
+            title: title.to_owned(),
+            about,
+            main,
+            figures: titles.collect(),
+            specifications: specifications.collect(),
+        }
+    }
 }
 
 /// Findings: the first ones with their details folded, then the rest and the undecided ones.
@@ -154,7 +214,7 @@ struct Page<'a> {
     about: String,
     main: String,
     how_to_read: &'static str,
-    figures: &'a [Figure],
+    figures: &'a [(String, String)],
     specifications: String,
     dark: String,
     style: &'static str,
@@ -164,23 +224,21 @@ struct Page<'a> {
     script_hash: String,
 }
 
-fn document(title: &str, about: String, main: String, figures: &[Figure]) -> String {
-    let specs: Map<String, Value> =
-        figures.iter().map(|figure| (figure.id.clone(), figure.spec.clone())).collect();
+fn document(parts: PageParts) -> String {
     let page = Page {
-        title,
+        title: &parts.title,
         version: env!("CARGO_PKG_VERSION"),
-        about,
-        main,
-        how_to_read: HOW_TO_READ,
-        figures,
-        specifications: json(&Value::Object(specs)),
-        dark: json(&theme::dark()),
-        style: STYLE,
-        runtime: RUNTIME,
-        runtime_hash: hash(RUNTIME),
-        script: SCRIPT,
-        script_hash: hash(SCRIPT),
+        about: parts.about,
+        main: parts.main,
+        how_to_read: assets::HOW_TO_READ,
+        figures: &parts.figures,
+        specifications: json(&Value::Object(parts.specifications)),
+        dark: json(&assets::dark_theme()),
+        style: assets::STYLE,
+        runtime: assets::RUNTIME,
+        runtime_hash: hash(assets::RUNTIME),
+        script: assets::SCRIPT,
+        script_hash: hash(assets::SCRIPT),
     };
     page.to_string() + "\n"
 }
@@ -196,11 +254,11 @@ mod tests {
 
     #[test]
     fn assets_do_not_close_their_element() {
-        for script in [RUNTIME, SCRIPT] {
+        for script in [assets::RUNTIME, assets::SCRIPT] {
             assert!(
                 !script.contains("</script") && !script.contains("<!--") && !script.contains('\r')
             );
         }
-        assert!(!STYLE.contains("</style"));
+        assert!(!assets::STYLE.contains("</style"));
     }
 }

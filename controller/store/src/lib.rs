@@ -37,4 +37,7 @@ pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::{ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter, SpikeWriter};
-pub use run::{BoundDevice, NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow};
+pub use run::{
+    BoundDevice, Counts, NewRun, NewTrial, Role, RunFilter, RunKind, RunNode, RunRow, RunState,
+    TrialRow,
+};

@@ -157,6 +157,32 @@ pub struct RunRow {
     pub trials_not_run: u32,
 }
 
+/// Which runs are wanted; an absent field matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Name of the plan or the imported file.
+    pub name: Option<String>,
+    /// Origin.
+    pub kind: Option<RunKind>,
+    /// State.
+    pub state: Option<RunState>,
+    /// Names of runs that are left out.
+    pub hidden: Vec<String>,
+    /// If given, only runs with these names.
+    pub only: Option<Vec<String>>,
+}
+
+/// Number of rows of a catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs by state, as the catalogue says: a run whose runner died is `running`.
+    pub runs: Vec<(String, u64)>,
+    /// Trials by state.
+    pub trials: Vec<(String, u64)>,
+    /// Devices.
+    pub devices: u64,
+}
+
 /// A node that took part in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunNode {

@@ -6,7 +6,7 @@ use toml::Value;
 
 use crate::axis::{AxisValues, CanonicalValue, label};
 use crate::error::PlanError;
-use crate::expand::{Cell, MAX_CELLS, axes_of, product};
+use crate::expand::{Cell, axes_of, product};
 use crate::measurement::MeasurementKind;
 use crate::plan::Plan;
 use crate::source::Source;
@@ -180,9 +180,9 @@ impl Rule {
                     new.iter().map(|Cell(new)| Cell(kept.iter().chain(new).copied().collect())),
                 );
             }
-            if out.len() > MAX_CELLS {
+            if out.len() > source.max_cells {
                 let at = format!("constraint[{}]", self.number);
-                return Err(source.error(&at, format!("more than {MAX_CELLS} cells")));
+                return Err(source.error(&at, format!("more than {} cells", source.max_cells)));
             }
         }
         Ok(out)

@@ -262,10 +262,11 @@ pub(crate) fn product(
     chosen: &[usize],
 ) -> Result<Vec<Cell>, PlanError> {
     let lengths = chosen.iter().map(|&axis| axes[axis].values.len());
+    let max = source.max_cells;
     let count = lengths.clone().try_fold(1_usize, usize::checked_mul);
-    let count = count.filter(|count| *count <= MAX_CELLS).ok_or_else(|| {
+    let count = count.filter(|count| *count <= max).ok_or_else(|| {
         let sizes: Vec<_> = lengths.map(|n| n.to_string()).collect();
-        source.error("matrix", format!("{} are more than {MAX_CELLS} cells", sizes.join(" x ")))
+        source.error("matrix", format!("{} are more than {max} cells", sizes.join(" x ")))
     })?;
     let mut cells = Vec::with_capacity(count);
     for mut rest in 0..count {
@@ -295,10 +296,11 @@ fn order(
     let cells = all.len();
     let repetitions = plan.trials.repetitions;
     let count = cells as u64 * u64::from(repetitions);
-    if count > MAX_CELLS as u64 {
+    let max = source.max_cells;
+    if count > max as u64 {
         return Err(source.error(
             "trials.repetitions",
-            format!("{cells} cells x {repetitions} repetitions are more than {MAX_CELLS} trials"),
+            format!("{cells} cells x {repetitions} repetitions are more than {max} trials"),
         ));
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use crate::error::{PlanError, Position, floor_boundary};
+use crate::expand::MAX_CELLS;
 use crate::fields::field_names;
 use crate::lab_file::LabFiles;
 use crate::messages::{serde_message, toml_message};
@@ -24,6 +25,8 @@ pub struct Source {
     /// Overrides, in the order given.
     set: Vec<Override>,
     pub(crate) labs: LabFiles,
+    /// Maximum number of cells, and of trials.
+    pub(crate) max_cells: usize,
 }
 
 /// Positions in the text, by path.
@@ -61,12 +64,25 @@ impl Source {
         let mut spans = Spans::default();
         note_table(spanned.get_ref(), "", &mut spans);
         let table = toml::from_str(text).map_err(wrong)?;
-        Ok(Self { text: text.to_owned(), table, spans, set: Vec::new(), labs: LabFiles::default() })
+        Ok(Self {
+            text: text.to_owned(),
+            table,
+            spans,
+            set: Vec::new(),
+            labs: LabFiles::default(),
+            max_cells: MAX_CELLS,
+        })
     }
 
     /// The original text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Lowers the maximum number of cells and of trials, which bounds the memory and time that
+    /// [`expand`](crate::expand()) takes.
+    pub fn set_max_cells(&mut self, max: usize) {
+        self.max_cells = max.min(MAX_CELLS);
     }
 
     /// Overrides as `PATH=VALUE`, in the order given.

@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure, say, terminal};
+use dwell_results::amounts;
 use dwell_store::{RunRow, RunState};
 use serde_json::json;
 
-use super::amounts;
 use super::data::{DataArgs, find};
 use super::fleet;
 

@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
+use dwell_results::{axes, chain, main_column};
 use dwell_sample::State;
 use dwell_store::{RunRow, Store, StoreError, TrialRow};
 use hdrhistogram::Histogram;
@@ -18,7 +19,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use serde_json::json;
 
-use super::data::{DataArgs, axes, chain, fail_if_damaged, find, main_column};
+use super::data::{DataArgs, fail_if_damaged, find, say_problem};
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -341,7 +342,7 @@ fn hdr(
     trials: &[TrialRow],
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let column = main_column(store, std::slice::from_ref(run))?;
+    let column = main_column(store, std::slice::from_ref(run), &say_problem)?;
     let mut intervals = trials
         .iter()
         .map(|trial| Interval::of(store, run, trial, column))

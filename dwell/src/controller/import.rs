@@ -13,13 +13,14 @@ use dwell_import::{Format, HEAD_LEN, ImportError, Imported, ImportedFlow, recogn
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{BatchStatistics, Kind, Summary, Trust};
 use dwell_report::model::Axis;
+use dwell_results::chain;
 use dwell_store::{
     ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
     TrialRow,
 };
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, chain, find};
+use super::data::{DataArgs, find};
 
 /// First bytes of files written by dwell's --samples.
 const SEGMENT_MAGIC: &[u8] = &dwell_record::segment::MAGIC;
@@ -217,7 +218,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLo
         axes: json!([]),
         fleet: None,
         dwell: dwell_node_cli::build().to_owned(),
-        owner: super::owner::owner(),
+        owner: dwell_results::owner(),
         trials: Vec::new(),
     };
     Ok(store.begin_import(&new)?)

@@ -1,6 +1,5 @@
 //! The controller's commands: run plans; store, show, compare and export their results.
 
-mod amounts;
 mod compare;
 mod data;
 mod delete;
@@ -9,11 +8,10 @@ mod export;
 mod fleet;
 mod import;
 mod note;
-mod owner;
 mod report;
 mod run;
 mod runs;
-mod samples;
+mod serve;
 mod show;
 mod witness;
 
@@ -56,6 +54,14 @@ pub(crate) const EXAMPLES: &[Examples] = &[
             "device edit pi4 --name pi4-roof --clear price",
         ],
     ),
+    (
+        "serve",
+        [
+            "serve --listen 127.0.0.1:8081",
+            "serve --listen 0.0.0.0:8443 --host lab.example --tls-cert cert.pem --tls-key key.pem",
+        ],
+    ),
+    ("serve token", ["serve token", "serve token --data /var/lib/dwell"]),
     ("device remove", ["device remove pi4", "device remove pi4 --yes --keep-files"]),
 ];
 
@@ -82,6 +88,8 @@ pub(crate) enum ControllerCommand {
     Delete(delete::Args),
     /// Manage devices: machines that are reached by SSH
     Device(device::Args),
+    /// Serve pages and an HTTP API about runs, devices and experiments
+    Serve(serve::Args),
 }
 
 impl ControllerCommand {
@@ -98,6 +106,7 @@ impl ControllerCommand {
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
             Self::Device(args) => (device::run(args), args.data()),
+            Self::Serve(args) => (serve::run(args), args.data()),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))
     }

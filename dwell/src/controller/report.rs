@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure};
 
-use super::data::{AccurateArgs, DataArgs, find, judged_data};
+use dwell_results::judged_data;
+
+use super::data::{AccurateArgs, DataArgs, find, say_problem};
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +31,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let mut data = judged_data(&store, &run, true)?;
+    let mut data = judged_data(&store, &run, true, &say_problem)?;
     data.accurate = args.accurate.accurate;
     let page = dwell_report::page(&data);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));

@@ -1,6 +1,7 @@
 //! `dwell run`: runs a plan, or prints its trials and cost.
 
 mod binding;
+mod events;
 mod progress;
 
 use std::collections::hash_map::RandomState;
@@ -17,15 +18,16 @@ use dwell_fleet::{Device, FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, Topology, expand};
 use dwell_report::model::Axis;
+use dwell_results::amounts;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
 use dwell_store::{DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
-use super::amounts;
 use super::data::{DataArgs, find};
 use super::device::catalogue;
 use super::fleet;
+use events::{Both, Events};
 use progress::Progress;
 
 /// Number of trials beyond which the user must confirm.
@@ -57,6 +59,14 @@ pub(crate) struct Args {
     #[arg(long)]
     no_wait: bool,
 
+    /// Wait while another run is active in the data directory; plans with devices always do
+    #[arg(long, conflicts_with_all = ["no_wait", "dry_run"])]
+    wait: bool,
+
+    /// Append what happens to this file, as JSON lines (docs/formats.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    events: Option<PathBuf>,
+
     /// Print the trials and the expected time, packets and bytes without running anything
     #[arg(long)]
     dry_run: bool,
@@ -87,6 +97,21 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut events = Events::open(args.events.as_deref()).map_err(|error| {
+        let path = args.events.as_deref().unwrap_or(Path::new("")).display();
+        Failure::usage(format!("cannot write {path}, the file of --events: {error}"))
+    })?;
+    let result = run_plan(args, &mut events);
+    match &result {
+        Ok(Exit::Interrupted) => events.end("interrupted", None),
+        // Every other end of a run is written where its reason is known.
+        Ok(_) => {}
+        Err(failure) => events.end("failed", Some(&format!("{:#}", failure.error))),
+    }
+    result
+}
+
+fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
     let text = read_text(&args.plan)
         .map_err(|error| Failure::usage(format!("{}: {error}", args.plan.display())))?;
     let wrong = |error: PlanError| Failure::usage(format!("{}: {error}", args.plan.display()));
@@ -116,8 +141,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
     // Locked before the run is created, so that a second runner leaves no trace.
-    let waits = !args.no_wait && matches!(expansion.plan().topology, Topology::Devices(_));
-    let Some(_lock) = lock(args, &store, waits, &stop)? else { return Ok(Exit::Interrupted) };
+    let has_devices = matches!(expansion.plan().topology, Topology::Devices(_));
+    let waits = args.wait || (!args.no_wait && has_devices);
+    let Some(_lock) = lock(args, &store, waits, &stop, events)? else {
+        return Ok(Exit::Interrupted);
+    };
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
             Resumption::Continue(run) => {
@@ -127,6 +155,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             }
             Resumption::Finished(run) => {
                 // Nothing was left to measure, so nothing can have failed.
+                begin_events(events, &run);
+                events.end("finished", None);
                 conclude(args, &store, &run, Ok(RunEnd::Complete))?;
                 return Ok(Exit::Measured);
             }
@@ -138,15 +168,27 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         (begin(&mut store, args, &source, &expansion)?, expansion)
     };
-    let outcome = execute(args, &mut store, &run, &expansion, &stop)?;
+    begin_events(events, &run);
+    let outcome = execute(args, &mut store, &run, &expansion, &stop, events)?;
     let run = store.run(&run.run)?;
+    match &outcome {
+        Ok(RunEnd::Complete) => events.end("finished", None),
+        Ok(RunEnd::Stopped(why)) => events.end("stopped", Some(why)),
+        // `run` writes the end of the others.
+        Ok(RunEnd::Interrupted) | Err(_) => {}
+    }
     conclude(args, &store, &run, outcome)
+}
+
+fn begin_events(events: &mut Events, run: &RunRow) {
+    let done = run.trials_finished + run.trials_failed + run.trials_not_run;
+    events.run(&run.run, &run.name, run.trials, done, run.seed);
 }
 
 /// Returns the nodes of a new run.
 fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
     let topology = &expansion.plan().topology;
-    let owner = super::owner::owner();
+    let owner = dwell_results::owner();
     // A mistake in `--on` must not create a directory.
     let store = if args.on.is_empty() { None } else { args.data.open_if_exists()? };
     let mut find = |name: &str| match &store {
@@ -158,22 +200,24 @@ fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
     FleetHandle::new(topology, random(), devices).map_err(fleet_failure)
 }
 
-/// Locks the data directory. A run on devices waits for its turn; `None` if it was interrupted.
+/// Locks the data directory. If `waits`, waits until other runs end; `None` if it was interrupted.
 fn lock(
     args: &Args,
     store: &Store,
     waits: bool,
     stop: &AtomicBool,
+    events: &mut Events,
 ) -> Result<Option<RunnerLock>, Failure> {
     let mut is_announced = false;
     loop {
         match store.lock() {
             Err(StoreError::Busy(dir)) if waits => {
-                if !std::mem::replace(&mut is_announced, true) && !args.quiet {
-                    say(&format!(
-                        "another run is active in {}; waiting until it ends",
-                        dir.display()
-                    ));
+                if !std::mem::replace(&mut is_announced, true) {
+                    let reason = format!("another run is active in {}", dir.display());
+                    events.waiting(&reason);
+                    if !args.quiet {
+                        say(&format!("{reason}; waiting until it ends"));
+                    }
                 }
             }
             locked => return Ok(Some(locked?)),
@@ -317,7 +361,7 @@ fn begin(
         axes: json!(axes(expansion)),
         fleet: Some(json!(handle).to_string()),
         dwell: dwell_node_cli::build().to_owned(),
-        owner: super::owner::owner(),
+        owner: dwell_results::owner(),
         trials: new_trials(expansion),
     };
     let name = store.begin_run(&new)?;
@@ -374,6 +418,7 @@ fn execute(
     run: &RunRow,
     expansion: &Expansion,
     stop: &Arc<AtomicBool>,
+    events: &mut Events,
 ) -> Result<Result<RunEnd, RunnerError>, Failure> {
     clear_orphaned_fleets(store, run)?;
     let fleet = fleet::open(run, !args.no_wait, Arc::clone(stop))?;
@@ -383,7 +428,7 @@ fn execute(
     let devices = fleet::devices(run)?;
     for device in devices.iter().flat_map(|devices| devices.roles.values()) {
         check_unchanged(store, run, device)?;
-        store.lease(&device.name, run, &super::owner::owner())?;
+        store.lease(&device.name, run, &dwell_results::owner())?;
     }
     let mut progress = Progress::new(args.quiet, expansion);
     let clock = WallClock::default();
@@ -393,7 +438,7 @@ fn execute(
         expansion,
         run: run.clone(),
         clock: &clock,
-        reporter: &mut progress,
+        reporter: &mut Both(&mut progress, events),
         stop,
     };
     let outcome = runner.run();

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use dwell_node_cli::{Exit, Failure, terminal};
+use dwell_results::{amounts, run_row_object};
 use serde_json::json;
 
-use super::amounts;
 use super::data::DataArgs;
 
 /// Arguments of `runs`.
@@ -26,27 +26,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
     let mut out = terminal::stdout();
     if args.json {
-        let runs: Vec<_> = runs
-            .iter()
-            .map(|run| {
-                json!({
-                    "run": run.run,
-                    "kind": run.kind,
-                    "name": run.name,
-                    "title": run.title,
-                    "state": run.state,
-                    "started": run.started,
-                    "finished": run.finished,
-                    "trials": run.trials,
-                    "trials_finished": run.trials_finished,
-                    "trials_failed": run.trials_failed,
-                    "trials_not_run": run.trials_not_run,
-                    "samples_bytes": bytes(run),
-                    "dwell": run.dwell,
-                    "owner": run.owner,
-                })
-            })
-            .collect();
+        let runs = runs.iter().map(|run| run_row_object(run, bytes(run)));
+        let runs: Vec<_> = runs.collect();
         writeln!(out, "{:#}", json!({ "schema": "dwell.runs/1", "runs": runs }))?;
         return Ok(Exit::Measured);
     }

@@ -5,13 +5,13 @@ mod trials;
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_record::{Figures, Kind, Summary};
+use dwell_record::{Figures, Summary};
 use dwell_report::Table;
-use dwell_report::model::{Claim, MachineData, RunData, TrialData};
+use dwell_report::model::{Claim, RunData, TrialData};
+use dwell_results::{chain, judge, run_data, run_object};
 use dwell_store::{RunKind, RunNode, RunRow, Store, StoreError};
-use serde_json::{Value, json};
 
-use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, judge, run_data};
+use super::data::{AccurateArgs, DataArgs, fail_if_damaged, find, say_problem};
 use super::witness::print_metrics;
 
 /// Arguments of `show`.
@@ -40,14 +40,14 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let mut data = run_data(&store, &run)?;
+    let mut data = run_data(&store, &run, &say_problem)?;
     data.accurate = args.accurate.accurate;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
     judge(&mut data);
     let nodes = store.nodes(&run)?;
     let mut out = terminal::stdout();
     if args.json {
-        writeln!(out, "{:#}", object(&run, &nodes, &data))?;
+        writeln!(out, "{:#}", run_object(&run, &nodes, &data))?;
     } else {
         print(&mut out, &data)?;
         print_origin(&mut out, &run, &nodes)?;
@@ -94,67 +94,6 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
     Ok(left_out)
 }
 
-/// Returns the `dwell.run/1` object.
-fn object(row: &RunRow, nodes: &[RunNode], run: &RunData) -> Value {
-    let trials: Vec<_> = run
-        .trials
-        .iter()
-        .map(|trial| {
-            let summary = trial.summary.as_ref();
-            json!({
-                "trial": trial.trial,
-                "repetition": trial.repetition,
-                "order": trial.order,
-                "state": trial.state,
-                "reason": trial.reason,
-                "parameters": trial.parameters,
-                "mode": summary.and_then(dwell_report::mode_of),
-                "packets": summary.map(|summary| summary.packets),
-                "metrics": summary.map(|summary| &summary.metrics),
-                "values": summary.map(|summary| &summary.values),
-                "trust": summary.map(trust),
-                "environment": summary.map(|summary| &summary.environment),
-                "measurement": summary.map(measurement),
-                "machines": trial.machines.iter().map(machine).collect::<Vec<_>>(),
-                "loads": trial.loads,
-                "witnesses": trial.witnesses,
-            })
-        })
-        .collect();
-    json!({
-        "schema": "dwell.run/1",
-        "run": run.id,
-        "plan": run.name,
-        "title": run.title,
-        "state": row.state,
-        "seed": (row.kind == RunKind::Run).then_some(row.seed),
-        "settings": row.settings,
-        "started": run.started,
-        "finished": run.finished,
-        "dwell": run.dwell,
-        "owner": row.owner,
-        "nodes": nodes.iter().map(node).collect::<Vec<_>>(),
-        "axes": run.axes,
-        "measured": dwell_report::measurement_aspects(run),
-        "trials": trials,
-        "findings": findings(run),
-        "notes": run.notes,
-        "fits": dwell_report::fits(run),
-        "verdicts": dwell_report::verdicts(run),
-        "claims": claims(run),
-    })
-}
-
-/// Describes a node, with the device that it was bound to.
-fn node(node: &RunNode) -> Value {
-    json!({
-        "node": node.node,
-        "dwell": node.dwell,
-        "clock": node.clock,
-        "device": node.device,
-    })
-}
-
 /// Prints the owner of a run, and its devices.
 fn print_origin(out: &mut impl Write, run: &RunRow, nodes: &[RunNode]) -> io::Result<()> {
     if let Some(owner) = run.owner.as_ref().filter(|_| run.kind == RunKind::Run) {
@@ -179,36 +118,6 @@ fn claims(run: &RunData) -> &[Claim] {
     run.claims.as_ref().map_or(&[], |judged| &judged.claims)
 }
 
-/// Describes the measurement: kind, target, parameters and timestamps.
-fn measurement(summary: &Summary) -> Value {
-    json!({
-        "kind": summary.kind,
-        "target": summary.target,
-        "parameters": summary.parameters,
-        "stamps": summary.stamps,
-        "engine": summary.engine,
-    })
-}
-
-fn machine(machine: &MachineData) -> Value {
-    json!({ "node": machine.node, "summary": machine.summary })
-}
-
-/// Returns the trust record of a trial. Values that files of other programs do not state are null,
-/// not 0.
-fn trust(summary: &Summary) -> Value {
-    let mut trust = json!(summary.trust);
-    if summary.kind == Kind::Import {
-        let unknown: &[&str] = match summary.is_imported_segment() {
-            true => &["warm_up_sent"],
-            false => &["warm_up_sent", "void"],
-        };
-        unknown.iter().for_each(|name| trust[*name] = Value::Null);
-        trust["ring_dropped"] = json!(summary.ring_dropped());
-    }
-    trust
-}
-
 /// Prints what a witness saw of a trial and how the run's timestamps differ from it.
 fn print_witness(out: &mut impl Write, trial: u32, witness: &Summary) -> io::Result<()> {
     let of = |name: &str| witness.parameters.get(name).cloned().unwrap_or_default();
@@ -220,13 +129,6 @@ fn print_witness(out: &mut impl Write, trial: u32, witness: &Summary) -> io::Res
         of("unseen")
     )?;
     print_metrics(out, &witness.metrics)
-}
-
-fn findings(run: &RunData) -> Vec<Value> {
-    dwell_report::findings(run)
-        .into_iter()
-        .map(|finding| json!({ "id": finding.id, "text": finding.text }))
-        .collect()
 }
 
 /// Returns the main delay of the run, or else the first one that the trial has.

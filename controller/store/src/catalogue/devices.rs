@@ -117,6 +117,18 @@ impl Store {
         self.newest_check(device, "AND answer IS NOT NULL")
     }
 
+    /// Returns the number of devices that answered their last check.
+    pub fn answering_devices(&self) -> Result<u64, StoreError> {
+        let count: i64 = self.db.query_row(
+            "SELECT count(*) FROM device_checks AS last
+             WHERE answer IS NOT NULL AND id = (
+                 SELECT max(id) FROM device_checks WHERE device_id = last.device_id)",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(count.max(0) as u64)
+    }
+
     fn newest_check(
         &self,
         device: &DeviceRow,
@@ -126,7 +138,8 @@ impl Store {
             "SELECT at, arch, kernel, build, answer, error FROM device_checks
              WHERE device_id = ?1 {condition} ORDER BY id DESC LIMIT 1"
         );
-        Ok(self.db.query_row(&select, [device.id], check_row).optional()?)
+        // Cached, because lists of devices ask for each device.
+        Ok(self.db.prepare_cached(&select)?.query_row([device.id], check_row).optional()?)
     }
 
     /// Returns the runs in which a node was bound to this device, newest first.

@@ -3,11 +3,12 @@
 use std::fs;
 
 use rusqlite::{Row, TransactionBehavior, params};
+use serde_json::json as json_value;
 
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::run::{BoundDevice, NewRun, RunKind, RunNode, RunRow, RunState};
+use crate::run::{BoundDevice, Counts, NewRun, RunFilter, RunKind, RunNode, RunRow, RunState};
 use crate::run_names;
 
 impl Store {
@@ -173,6 +174,82 @@ impl Store {
         self.select_runs("ORDER BY runs.id DESC", [])
     }
 
+    /// Returns `limit` of the runs that match, newest first, after the first `offset`, and the number
+    /// of all that match.
+    pub fn run_page(
+        &self,
+        filter: &RunFilter,
+        offset: u32,
+        limit: u32,
+    ) -> Result<(Vec<RunRow>, u64), StoreError> {
+        const MATCHES: &str = "WHERE (?1 IS NULL OR runs.name = ?1) AND (?2 IS NULL OR kind = ?2)
+             AND (?3 IS NULL OR state = ?3)
+             AND runs.run NOT IN (SELECT value FROM json_each(?4))
+             AND (?5 IS NULL OR runs.run IN (SELECT value FROM json_each(?5)))";
+        let json_array = |names: &[String]| json_value!(names).to_string();
+        let (hidden, only) = (json_array(&filter.hidden), filter.only.as_deref().map(json_array));
+        let kind = filter.kind.map(RunKind::name);
+        // The catalogue does not know that a runner died.
+        let is_under_way = |state| matches!(state, RunState::Running | RunState::Interrupted);
+        let stored = filter.state.map(|state| match state {
+            state if is_under_way(state) => RunState::Running.name(),
+            state => state.name(),
+        });
+        if let Some(state) = filter.state.filter(|state| is_under_way(*state)) {
+            let which = format!("{MATCHES} ORDER BY runs.id DESC");
+            let mut runs =
+                self.select_runs(&which, params![filter.name, kind, stored, hidden, only])?;
+            runs.retain(|run| run.state == state);
+            let total = runs.len() as u64;
+            return Ok((
+                runs.into_iter().skip(offset as usize).take(limit as usize).collect(),
+                total,
+            ));
+        }
+        let which = format!("{MATCHES} ORDER BY runs.id DESC LIMIT ?6 OFFSET ?7");
+        let runs = self
+            .select_runs(&which, params![filter.name, kind, stored, hidden, only, limit, offset])?;
+        let total: i64 = self.db.query_row(
+            &format!("SELECT count(*) FROM runs {MATCHES}"),
+            params![filter.name, kind, stored, hidden, only],
+            |row| row.get(0),
+        )?;
+        Ok((runs, total.max(0) as u64))
+    }
+
+    /// Returns the number of runs and of trials in each state, and of devices.
+    pub fn counts(&self) -> Result<Counts, StoreError> {
+        let grouped = |query: &str| -> Result<Vec<(String, u64)>, StoreError> {
+            let mut select = self.db.prepare(query)?;
+            let rows = select
+                .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.max(0) as u64)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        };
+        let devices: i64 =
+            self.db.query_row("SELECT count(*) FROM devices", [], |row| row.get(0))?;
+        Ok(Counts {
+            runs: grouped("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")?,
+            trials: grouped(
+                "SELECT CASE WHEN not_run THEN 'not_run' ELSE state END AS of, count(*) FROM trials
+                 GROUP BY of ORDER BY of",
+            )?,
+            devices: devices.max(0) as u64,
+        })
+    }
+
+    /// Returns the last run of each plan that has a finished trial, newest first, at most `max`.
+    pub fn last_run_of_each_plan(&self, max: u32) -> Result<Vec<RunRow>, StoreError> {
+        self.select_runs(
+            "WHERE runs.id IN (
+                 SELECT max(runs.id) FROM runs
+                 WHERE EXISTS (
+                     SELECT 1 FROM trials WHERE run_id = runs.id AND state = 'finished' AND NOT not_run)
+                 GROUP BY runs.name)
+             ORDER BY runs.id DESC LIMIT ?1",
+            [max],
+        )
+    }
+
     /// Returns the run with this name, or the newest run for `last`.
     ///
     /// # Errors
@@ -288,4 +365,43 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         owner: row.get(19)?,
         run,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewRun;
+
+    #[test]
+    fn page_of_runs_has_the_matching_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap();
+        let mut names = Vec::new();
+        for number in 0..7 {
+            let name = if number % 2 == 0 { "even" } else { "odd" }.to_owned();
+            let new = NewRun { name, ..NewRun::without_trials(RunKind::Run) };
+            names.push(store.begin_run(&new).unwrap());
+        }
+        store.set_run_state(&store.run(&names[0]).unwrap(), RunState::Finished).unwrap();
+        let page = |filter: &RunFilter, offset, limit| {
+            let (runs, total) = store.run_page(filter, offset, limit).unwrap();
+            (runs.into_iter().map(|run| run.run).collect::<Vec<_>>(), total)
+        };
+        let all = RunFilter::default();
+        assert_eq!(page(&all, 5, 5), (vec![names[1].clone(), names[0].clone()], 7));
+        let even = RunFilter { name: Some("even".into()), ..RunFilter::default() };
+        assert_eq!(page(&even, 0, 1), (vec![names[6].clone()], 4));
+        let hidden = RunFilter { hidden: names[1..].to_vec(), ..RunFilter::default() };
+        assert_eq!(page(&hidden, 0, 9), (vec![names[0].clone()], 1));
+        let only = RunFilter { only: Some(vec![names[3].clone()]), ..RunFilter::default() };
+        assert_eq!(page(&only, 0, 9), (vec![names[3].clone()], 1));
+        // No runner lives, so the others are interrupted, not running.
+        for (state, count) in
+            [(RunState::Finished, 1), (RunState::Interrupted, 6), (RunState::Running, 0)]
+        {
+            let filter = RunFilter { state: Some(state), ..RunFilter::default() };
+            assert_eq!(page(&filter, 0, 2).1, count, "{state:?}");
+        }
+        assert_eq!(store.counts().unwrap().runs, [("finished".into(), 1), ("running".into(), 6)]);
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{BatchStatistics, Column};
+use dwell_results::compare::{Basis, CellComparison, QUANTILES, cell_of, percent_ends, time_text};
 use dwell_stats::{
     Change, Decision, Distribution, Evidence, Metric, Packets, Quantile, QuantileShift,
     RealInterval, Threshold, ThresholdError, ThresholdVerdict, Values,
@@ -12,8 +13,6 @@ use dwell_stats::{
 use dwell_store::{Role, RunRow, Store};
 use dwell_units::Nanos;
 use serde_json::Value;
-
-use super::{Basis, CellComparison, QUANTILES, cell_of, percent_ends, time};
 
 /// The conditions of the command line.
 pub(super) struct Thresholds(Vec<Threshold>);
@@ -110,8 +109,9 @@ fn judge_change(
     let (ends, limit, text) = match limit {
         Change::Time(limit) => {
             let ends = shift.interval.map(|it| (it.low.0 as f64, it.high.0 as f64));
-            let text =
-                shift.interval.map(|it| format!("{} to {}", time(it.low.0), time(it.high.0)));
+            let text = shift
+                .interval
+                .map(|it| format!("{} to {}", time_text(it.low.0), time_text(it.high.0)));
             (ends, limit.0 as f64, text)
         }
         Change::Percent(limit) => {

@@ -2,10 +2,11 @@
 
 use dwell_fleet::Device;
 use dwell_node_cli::{Exit, Failure, say};
+use dwell_results::device::KnownDevice;
 use dwell_store::{Store, StoreError};
 
 use super::super::data::DataArgs;
-use super::catalogue::{KnownDevice, all, find};
+use super::catalogue::{all, find};
 use super::check;
 use super::description::DescriptionArgs;
 

@@ -1,40 +1,10 @@
 //! The devices of a data directory.
 
-use dwell_fleet::Device;
-use dwell_node_cli::{Failure, say};
-use dwell_store::{DeviceRow, Store};
+use dwell_node_cli::Failure;
+use dwell_results::device::{DeviceError, KnownDevice};
+use dwell_store::{Store, StoreError};
 
-use super::super::data::DataArgs;
-
-/// Letters of a name for which a suggested one may differ by one more letter.
-const LETTERS_PER_MISTAKE: usize = 4;
-
-/// Maximum number of suggested names.
-const MAX_SUGGESTIONS: usize = 3;
-
-/// A device of the catalogue.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownDevice {
-    pub(super) row: DeviceRow,
-    /// Its description.
-    pub(crate) device: Device,
-}
-
-impl KnownDevice {
-    /// Reads the description.
-    fn read(row: DeviceRow) -> Result<Self, String> {
-        let unreadable = |error: &dyn std::fmt::Display| {
-            format!("the catalogue's description of device {} cannot be read: {error}", row.name)
-        };
-        let device: Device =
-            serde_json::from_str(&row.description).map_err(|error| unreadable(&error))?;
-        Device::new(&device.name, &device.destination).map_err(|error| unreadable(&error))?;
-        if device.name != row.name {
-            return Err(unreadable(&format_args!("it is of device '{}'", device.name)));
-        }
-        Ok(Self { row, device })
-    }
-}
+use super::super::data::{DataArgs, say_problem};
 
 /// Opens the data directory for changes of existing devices.
 pub(super) fn open(data: &DataArgs) -> Result<Store, Failure> {
@@ -63,17 +33,16 @@ pub(crate) fn how_to_add(data: &DataArgs) -> String {
 }
 
 /// Returns all devices, by name. Unreadable descriptions are reported and left out.
-pub(crate) fn all(store: &Store) -> Result<Vec<KnownDevice>, Failure> {
-    let known = |row| KnownDevice::read(row).map_err(|error| say(&format!("dwell: {error}"))).ok();
-    Ok(store.devices()?.into_iter().filter_map(known).collect())
+pub(super) fn all(store: &Store) -> Result<Vec<KnownDevice>, StoreError> {
+    KnownDevice::all(store, &say_problem)
 }
 
 /// Returns the device of this name. A missing device is a usage error.
 pub(crate) fn find(store: &Store, name: &str) -> Result<KnownDevice, Failure> {
-    match store.device(name)? {
-        Some(row) => KnownDevice::read(row).map_err(|error| anyhow::anyhow!(error).into()),
-        None => Err(Failure::usage(unknown(store, name)?)),
-    }
+    KnownDevice::find(store, name).map_err(|error| match error {
+        DeviceError::Unknown(text) => Failure::usage(text),
+        other => other.into(),
+    })
 }
 
 /// Returns the devices with these names, then those with one of these tags. Without names and tags,
@@ -113,17 +82,6 @@ pub(super) fn select(
     Ok(selected)
 }
 
-/// Describes an unknown name, with those like it.
-fn unknown(store: &Store, name: &str) -> Result<String, Failure> {
-    let known: Vec<String> = store.devices()?.into_iter().map(|row| row.name).collect();
-    let advice = match &similar(name, &known)[..] {
-        [] if known.is_empty() => "add it with `dwell device add`".to_owned(),
-        [] => "`dwell device list` lists all devices".to_owned(),
-        near => format!("did you mean {}?", near.join(", ")),
-    };
-    Ok(format!("there is no device '{name}'; {advice}"))
-}
-
 fn unknown_tag(all: &[KnownDevice], tag: &str) -> String {
     let mut known: Vec<&str> =
         all.iter().flat_map(|known| &known.device.tags).map(String::as_str).collect();
@@ -132,62 +90,5 @@ fn unknown_tag(all: &[KnownDevice], tag: &str) -> String {
     match &known[..] {
         [] => format!("no device has the tag '{tag}'; no device has tags"),
         known => format!("no device has the tag '{tag}'; known tags: {}", known.join(", ")),
-    }
-}
-
-/// Returns the names that differ from `name` by few letters, the nearest first.
-fn similar(name: &str, known: &[String]) -> Vec<String> {
-    let name = name.to_ascii_lowercase();
-    let max_distance = 1 + name.len() / LETTERS_PER_MISTAKE;
-    let mut near: Vec<(usize, &String)> = known
-        .iter()
-        .map(|other| (strsim::damerau_levenshtein(&name, &other.to_ascii_lowercase()), other))
-        .filter(|(distance, _)| *distance <= max_distance && *distance < name.len())
-        .collect();
-    near.sort();
-    near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name.clone()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with_devices(names: &[&str]) -> (tempfile::TempDir, Store) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path()).unwrap();
-        for name in names {
-            let device = Device::new(name, "pi@192.0.2.7").unwrap();
-            store.add_device(name, &serde_json::to_string(&device).unwrap()).unwrap();
-        }
-        (dir, store)
-    }
-
-    #[test]
-    fn unknown_name_is_answered_with_near_names() {
-        let (_dir, store) = with_devices(&["pi-kitchen", "pi4", "router"]);
-        let text = |name: &str| find(&store, name).unwrap_err().error.to_string();
-        assert_eq!(text("pi-kichen"), "there is no device 'pi-kichen'; did you mean pi-kitchen?");
-        assert_eq!(text("Router"), "there is no device 'Router'; did you mean router?");
-        assert_eq!(text("x"), "there is no device 'x'; `dwell device list` lists all devices");
-        let (_dir, empty) = with_devices(&[]);
-        let error = find(&empty, "x").unwrap_err().error.to_string();
-        assert_eq!(error, "there is no device 'x'; add it with `dwell device add`");
-    }
-
-    #[test]
-    fn unreadable_description_hides_no_other_device() {
-        let (_dir, mut store) = with_devices(&["pi4"]);
-        for (name, description) in [
-            ("broken", "{"),
-            ("other", r#"{"name":"moon","destination":"h"}"#),
-            ("hostile", r#"{"name":"hostile","destination":"-oProxyCommand=reboot"}"#),
-            ("newer", r#"{"name":"newer","destination":"h","planet":"mars"}"#),
-        ] {
-            store.add_device(name, description).unwrap();
-            let error = find(&store, name).unwrap_err().error.to_string();
-            assert!(error.contains(name) && error.contains("cannot be read"), "{error}");
-        }
-        let all = all(&store).unwrap();
-        assert_eq!(all.iter().map(|known| known.row.name.as_str()).collect::<Vec<_>>(), ["pi4"]);
     }
 }

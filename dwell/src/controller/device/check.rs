@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use dwell_fleet::{Device, DeviceAnswer, FleetError, NodeBinaries, check_devices};
+use dwell_fleet::{Device, FleetError, NodeBinaries, check_devices};
 use dwell_node_cli::{Exit, Failure, terminal};
+use dwell_results::device::{
+    KnownDevice, Lacks, StoredAnswer, in_use, lacks, lease_json, lease_object, one_line,
+};
+use dwell_results::{amounts, chain};
 use dwell_store::{CheckResult, Lease, Store};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::amounts;
 use super::super::data::DataArgs;
-use super::abilities::{Lacks, lacks};
-use super::catalogue::{KnownDevice, open, select};
-use super::one_line;
+use super::catalogue::{open, select};
 
 /// Maximum number of groups of devices whose lacking privileges are printed.
 const MAX_GROUPS: usize = 4;
@@ -43,46 +43,6 @@ pub(super) struct Args {
 
     #[command(flatten)]
     pub(super) data: DataArgs,
-}
-
-/// The stored answer of a device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct StoredAnswer {
-    /// Machine type, as `uname -m` prints it.
-    pub(super) arch: String,
-    /// Kernel release.
-    pub(super) kernel: String,
-    /// User of the SSH session.
-    pub(super) uid: u32,
-    /// Directory of the node program.
-    pub(super) dir: String,
-    /// Path of the node program.
-    pub(super) program: String,
-    /// Version and start of the hash of the node program.
-    pub(super) build: String,
-    /// Bytes that were copied: 0 if the program was there.
-    pub(super) uploaded_bytes: u64,
-    /// Time from the start of ssh to the first line of the device.
-    pub(super) connect_ns: u64,
-    /// `dwell.doctor/1`.
-    pub(super) doctor: Value,
-}
-
-impl From<DeviceAnswer> for StoredAnswer {
-    fn from(answer: DeviceAnswer) -> Self {
-        Self {
-            arch: answer.arch,
-            kernel: answer.kernel,
-            uid: answer.uid,
-            dir: answer.dir,
-            program: answer.program,
-            build: answer.build,
-            uploaded_bytes: answer.uploaded_bytes,
-            connect_ns: answer.connect.as_nanos().try_into().unwrap_or(u64::MAX),
-            doctor: answer.doctor,
-        }
-    }
 }
 
 /// The result for one device.
@@ -171,14 +131,9 @@ fn result(answer: &Result<StoredAnswer, String>) -> Result<CheckResult, Failure>
 
 /// Formats an error with its causes, without the name of the device.
 pub(super) fn reason(device: &Device, error: &dyn std::error::Error) -> String {
-    let text = super::super::data::chain(error);
+    let text = chain(error);
     let of_device = format!("device {}: ", device.name);
     text.strip_prefix(&of_device).unwrap_or(&text).to_owned()
-}
-
-/// Describes the lease of a device.
-pub(super) fn in_use(lease: &Lease) -> String {
-    format!("in use by {}, run {}, since {}", lease.owner, lease.run, lease.since)
 }
 
 /// Prints results as they come.
@@ -294,15 +249,6 @@ fn object(checked: &Checked<'_>) -> Value {
     })
 }
 
-/// Returns a lease in the form of all JSON outputs.
-pub(super) fn lease_object(lease: &Lease) -> Value {
-    lease_json(&lease.run, &lease.owner, &lease.since, lease.stale)
-}
-
-fn lease_json(run: &str, owner: &str, since: &str, stale: bool) -> Value {
-    json!({ "run": run, "owner": owner, "since": since, "stale": stale })
-}
-
 /// Prints the lacking privileges. Devices that lack the same are one group.
 fn print_groups(out: &mut impl Write, checked: &[Checked<'_>]) -> io::Result<()> {
     let mut groups: Vec<(Lacks, Vec<&str>)> = Vec::new();
@@ -399,11 +345,5 @@ mod tests {
         assert_eq!(heads, ["a, c: refused without privileges", "d: refused without privileges"]);
         assert_eq!(text.matches("pi ALL=(root) NOPASSWD: /home/pi/.cache").count(), 1, "{text}");
         assert!(text.contains("`dwell device edit d --sudo`"), "{text}");
-    }
-
-    #[test]
-    fn stored_answer_of_another_version_is_readable() {
-        let answer: StoredAnswer = serde_json::from_str(r#"{"arch":"armv7l","new":1}"#).unwrap();
-        assert_eq!((answer.arch.as_str(), answer.doctor), ("armv7l", Value::Null));
     }
 }

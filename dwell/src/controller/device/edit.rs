@@ -2,13 +2,13 @@
 
 use dwell_fleet::Device;
 use dwell_node_cli::{Exit, Failure};
+use dwell_results::device::one_line;
 use dwell_store::StoreError;
 
 use super::super::data::DataArgs;
 use super::add::{description, exists};
 use super::catalogue::{find, open};
 use super::description::{DescriptionArgs, Field};
-use super::one_line;
 
 /// Arguments of `device edit`.
 #[derive(Debug, clap::Args)]

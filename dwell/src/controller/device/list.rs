@@ -3,21 +3,15 @@
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, terminal};
-use dwell_report::Table;
-use dwell_store::{CheckResult, DeviceCheck, Lease, Store};
+use dwell_results::device::{
+    JudgedDevice, ListedDevice, PLAN, cards, device_table, published, stored_answer, verdict_list,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::data::DataArgs;
+use super::super::data::{DataArgs, say_problem};
 use super::super::show::print_rows;
-use super::age::ago;
-use super::catalogue::{KnownDevice, how_to_add, select};
-use super::check::lease_object;
-use super::verdict::{JudgedDevice, PLAN, cards, published, table};
-use super::{one_line, show};
-
-/// Maximum length of the reason of a failed check in the table, in characters.
-const MAX_REASON_LEN: usize = 60;
+use super::catalogue::{how_to_add, select};
 
 /// Arguments of `device list`.
 #[derive(Debug, clap::Args)]
@@ -38,14 +32,6 @@ pub(super) struct Args {
     pub(super) data: DataArgs,
 }
 
-/// A device with its state.
-struct Listed {
-    known: KnownDevice,
-    last: Option<DeviceCheck>,
-    answer: Option<DeviceCheck>,
-    lease: Option<Lease>,
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_if_exists()?;
@@ -55,40 +41,34 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         return empty(args);
     };
     let leases = store.leases()?;
-    let listed: Vec<Listed> = select(&store, &args.data, &[], &args.tag)?
+    let listed: Vec<ListedDevice> = select(&store, &args.data, &[], &args.tag)?
         .into_iter()
-        .map(|known| listed(&store, &leases, known))
+        .map(|known| ListedDevice::read(&store, &leases, known))
         .collect::<Result<_, _>>()?;
     let mut judged = Vec::new();
     if args.verdicts {
         for of in &listed {
-            let answer = of.answer.as_ref().and_then(show::stored_answer);
+            let answer = of.answer.as_ref().and_then(stored_answer);
             judged.push(JudgedDevice {
                 known: &of.known,
                 answer,
-                cards: cards(&store, &of.known)?,
+                cards: cards(&store, &of.known, &say_problem)?,
             });
         }
     }
     let mut out = terminal::buffered_stdout();
     if args.json {
-        let object = |(place, of): (usize, &Listed)| object(of, judged.get(place));
+        let object = |(place, of): (usize, &ListedDevice)| of.object(judged.get(place));
         let devices: Vec<Value> = listed.iter().enumerate().map(object).collect();
         writeln!(out, "{:#}", wrapped(args, devices))?;
     } else if args.verdicts {
-        print_rows(&mut out, &table(&judged))?;
+        print_rows(&mut out, &verdict_list(&judged))?;
         print_remarks(&mut out, &judged)?;
     } else {
         print_rows(&mut out, &device_table(&listed, Timestamp::now()))?;
     }
     out.flush()?;
     Ok(Exit::Measured)
-}
-
-fn listed(store: &Store, leases: &[Lease], known: KnownDevice) -> Result<Listed, Failure> {
-    let lease = leases.iter().find(|lease| lease.device == known.row.name).cloned();
-    let (last, answer) = (store.last_check(&known.row)?, store.last_answer(&known.row)?);
-    Ok(Listed { known, last, answer, lease })
 }
 
 /// Prints a list without devices. With `--verdicts`, the published boards are still of use.
@@ -99,7 +79,7 @@ fn empty(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Measured);
     }
     if args.verdicts {
-        print_rows(&mut out, &table(&[]))?;
+        print_rows(&mut out, &verdict_list(&[]))?;
     }
     writeln!(out, "{}", how_to_add(&args.data))?;
     Ok(Exit::Measured)
@@ -112,59 +92,6 @@ fn wrapped(args: &Args, devices: Vec<Value>) -> Value {
         "devices": devices,
         "published": args.verdicts.then(published),
     })
-}
-
-fn object(of: &Listed, judged: Option<&JudgedDevice<'_>>) -> Value {
-    let last = of.last.as_ref();
-    let answer = of.answer.as_ref().map(|check| match &check.result {
-        CheckResult::Answer { arch, kernel, build, .. } => {
-            json!({ "at": check.at, "arch": arch, "kernel": kernel, "build": build })
-        }
-        CheckResult::Error(_) => Value::Null,
-    });
-    json!({
-        "device": show::description(&of.known.device),
-        "added": of.known.row.added,
-        "last_check": last.map(show::check_object),
-        "last_answer": answer,
-        "lease": of.lease.as_ref().map(lease_object),
-        "verdicts": judged.map(|judged| &judged.cards),
-    })
-}
-
-fn device_table(listed: &[Listed], now: Timestamp) -> Table {
-    let columns = ["name", "destination", "model", "arch", "kernel", "last check", "in use"];
-    let row = |of: &Listed| {
-        let device = &of.known.device;
-        let (arch, kernel) = match of.answer.as_ref().map(|check| &check.result) {
-            Some(CheckResult::Answer { arch, kernel, .. }) => (arch.clone(), kernel.clone()),
-            _ => ("-".to_owned(), "-".to_owned()),
-        };
-        let last = of.last.as_ref().map_or("never".to_owned(), |check| {
-            let ago = ago(&check.at, now);
-            match &check.result {
-                CheckResult::Answer { .. } => format!("ok, {ago}"),
-                CheckResult::Error(reason) => format!("failed, {ago}: {}", shortened(reason)),
-            }
-        });
-        let in_use = of.lease.as_ref().map_or("-".to_owned(), |lease| {
-            let stale = if lease.stale { "stale: " } else { "" };
-            format!("{stale}{}, run {}, {}", lease.owner, lease.run, ago(&lease.since, now))
-        });
-        let model = device.model.clone().unwrap_or_else(|| "-".to_owned());
-        let cells =
-            [device.name.clone(), device.destination.clone(), model, arch, kernel, last, in_use];
-        cells.map(|cell| one_line(&cell)).to_vec()
-    };
-    Table { columns: columns.map(str::to_owned).to_vec(), rows: listed.iter().map(row).collect() }
-}
-
-fn shortened(reason: &str) -> String {
-    if reason.chars().count() <= MAX_REASON_LEN {
-        return reason.to_owned();
-    }
-    let start: String = reason.chars().take(MAX_REASON_LEN - 3).collect();
-    format!("{}...", start.trim_end())
 }
 
 /// Explains the columns, and how to fill gaps.
@@ -189,16 +116,4 @@ fn print_remarks(out: &mut impl Write, judged: &[JudgedDevice<'_>]) -> io::Resul
         )?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_reason_is_shortened() {
-        assert_eq!(shortened("no route to host"), "no route to host");
-        let long = shortened(&"ä ".repeat(100));
-        assert!(long.chars().count() <= MAX_REASON_LEN && long.ends_with("ä..."), "{long}");
-    }
 }

@@ -1,8 +1,6 @@
 //! `dwell device`: machines that are reached by SSH.
 
-mod abilities;
 mod add;
-mod age;
 pub(super) mod catalogue;
 mod check;
 mod description;
@@ -10,7 +8,6 @@ mod edit;
 mod list;
 mod remove;
 mod show;
-mod verdict;
 
 use dwell_node_cli::{Exit, Failure};
 
@@ -69,9 +66,4 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         DeviceCommand::Edit(args) => edit::run(args),
         DeviceCommand::Remove(args) => remove::run(args),
     }
-}
-
-/// Puts text from a user or a device on one line.
-fn one_line(text: &str) -> String {
-    text.replace('\n', "\\n")
 }

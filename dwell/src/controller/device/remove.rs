@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_fleet::{FleetError, remove_deployment};
 use dwell_node_cli::{Exit, Failure, say, terminal};
+use dwell_results::{chain, device::KnownDevice};
 use dwell_store::{Store, StoreError};
 
-use super::super::data::{DataArgs, chain};
-use super::catalogue::{KnownDevice, open, select};
+use super::super::data::DataArgs;
+use super::catalogue::{open, select};
 use super::check::reason;
 
 /// Arguments of `device remove`.

@@ -4,7 +4,7 @@ use dwell_fleet::Device;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::check::StoredAnswer;
+use super::answer::StoredAnswer;
 
 /// A feature that needs a privilege.
 struct Feature {
@@ -57,16 +57,17 @@ const EBPF: &[&str] = &["cap_bpf", "cap_net_admin", "cap_net_raw", "cap_perfmon"
 
 /// An ability in `dwell.doctor/1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Ability {
-    pub(super) name: String,
+pub struct Ability {
+    /// Name.
+    pub name: String,
     /// `None` if it was not tested.
-    pub(super) available: Option<bool>,
+    pub available: Option<bool>,
     /// Why not, or how.
-    pub(super) reason: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// Returns the abilities in a doctor's answer. Malformed entries are skipped: the answer is untrusted.
-pub(super) fn abilities(doctor: &Value) -> Vec<Ability> {
+pub fn abilities(doctor: &Value) -> Vec<Ability> {
     let all = doctor["abilities"].as_array().into_iter().flatten();
     let ability = |found: &Value| {
         Some(Ability {
@@ -80,30 +81,31 @@ pub(super) fn abilities(doctor: &Value) -> Vec<Ability> {
 
 /// Privileges that a device lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Lacks {
+pub struct Lacks {
     /// The lacking abilities.
-    pub(super) lacking: Vec<Lack>,
+    pub lacking: Vec<Lack>,
     /// Rule of sudoers(5) that provides all of them; `None` if it cannot express the path.
-    pub(super) sudoers: Option<String>,
+    pub sudoers: Option<String>,
     /// Command on the device that provides those with a capability; `None` if no capability does.
-    pub(super) setcap: Option<String>,
+    pub setcap: Option<String>,
 }
 
 /// An ability that needs a privilege.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Lack {
-    pub(super) ability: String,
+pub struct Lack {
+    /// Its name.
+    pub ability: String,
     /// What is lost without it.
-    pub(super) loss: &'static str,
+    pub loss: &'static str,
     /// The kernel's reason.
-    pub(super) reason: String,
+    pub reason: String,
     /// Whether only root has it.
-    pub(super) root_only: bool,
+    pub root_only: bool,
 }
 
 /// Returns the privileges that a device lacks; `None` if none would help: the node runs as root, or
 /// nothing was refused.
-pub(super) fn lacks(device: &Device, answer: &StoredAnswer) -> Option<Lacks> {
+pub fn lacks(device: &Device, answer: &StoredAnswer) -> Option<Lacks> {
     if device.sudo || answer.uid == 0 {
         return None;
     }

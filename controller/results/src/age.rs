@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// Formats the age of a stored time, such as `5 min ago`. A time in the future, after the clock was
 /// set back, and an unreadable one are printed themselves.
-pub(super) fn ago(at: &str, now: Timestamp) -> String {
+pub fn ago(at: &str, now: Timestamp) -> String {
     let Ok(then) = at.parse::<Timestamp>() else { return at.to_owned() };
     let seconds = now.as_second() - then.as_second();
     match seconds {

@@ -3,26 +3,28 @@
 use dwell_documents::published_boards;
 use dwell_report::model::PublishedSender;
 use dwell_report::{Table, VerdictCard, verdict_cards};
-use dwell_store::Store;
+use dwell_store::{Store, StoreError};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use dwell_node_cli::Failure;
-
-use super::super::data::verdict_data;
-use super::catalogue::KnownDevice;
-use super::check::StoredAnswer;
-use super::one_line;
+use super::answer::StoredAnswer;
+use super::details::one_line;
+use super::known::KnownDevice;
+use crate::{OnProblem, verdict_data};
 
 /// Plan that measures a verdict card.
-pub(super) const PLAN: &str = "plans/device-accuracy.toml";
+pub const PLAN: &str = "plans/device-accuracy.toml";
 
 /// Returns the verdict cards of the newest run that decides on the device as a sender; else of the
 /// newest run that tried. Empty if there is no such run.
-pub(super) fn cards(store: &Store, known: &KnownDevice) -> Result<Vec<VerdictCard>, Failure> {
+pub fn cards(
+    store: &Store,
+    known: &KnownDevice,
+    on_problem: OnProblem<'_>,
+) -> Result<Vec<VerdictCard>, StoreError> {
     let mut undecided = Vec::new();
     for run in store.runs_of_device(&known.row)? {
-        let Some(data) = verdict_data(store, &run)? else { continue };
+        let Some(data) = verdict_data(store, &run, on_problem)? else { continue };
         let nodes = store.nodes_on_device(&run, &known.row)?;
         let cards: Vec<VerdictCard> =
             nodes.iter().flat_map(|node| verdict_cards(&data, node)).collect();
@@ -37,7 +39,7 @@ pub(super) fn cards(store: &Store, known: &KnownDevice) -> Result<Vec<VerdictCar
 }
 
 /// Formats a card: the verdict, then its run.
-pub(super) fn text(card: &VerdictCard) -> String {
+pub fn card_text(card: &VerdictCard) -> String {
     let parameters = card.parameters.iter().map(|(name, value)| format!("{name} {value}, "));
     let engines = match &card.engines[..] {
         [] => String::new(),
@@ -59,19 +61,22 @@ fn all_trials(card: &VerdictCard) -> String {
 }
 
 /// States how to measure a verdict card.
-pub(super) fn how_to_measure(name: &str) -> String {
+pub fn how_to_measure(name: &str) -> String {
     format!("no verdict yet; measure one: `dwell run {PLAN} --on sender={name},receiver=OTHER`")
 }
 
 /// A device with its cards and what its last answer says about its hardware.
-pub(super) struct JudgedDevice<'a> {
-    pub(super) known: &'a KnownDevice,
-    pub(super) answer: Option<StoredAnswer>,
-    pub(super) cards: Vec<VerdictCard>,
+pub struct JudgedDevice<'a> {
+    /// The device.
+    pub known: &'a KnownDevice,
+    /// Its last answer.
+    pub answer: Option<StoredAnswer>,
+    /// Its verdict cards.
+    pub cards: Vec<VerdictCard>,
 }
 
 /// Returns one row per device and card, then the published boards.
-pub(super) fn table(devices: &[JudgedDevice<'_>]) -> Table {
+pub fn verdict_list(devices: &[JudgedDevice<'_>]) -> Table {
     let columns = ["device", "hardware", "price", "all sizes", "large packets", "source"];
     let mut rows: Vec<Vec<String>> = Vec::new();
     for judged in devices {
@@ -133,7 +138,7 @@ fn hardware(judged: &JudgedDevice<'_>) -> String {
 }
 
 /// Returns the published boards as JSON.
-pub(super) fn published() -> Vec<Value> {
+pub fn published() -> Vec<Value> {
     let object = |board: &PublishedSender| {
         let largest: Vec<Value> = board
             .largest

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use dwell_node_cli::say;
 use dwell_plan::{Source, expand};
 use dwell_record::{Batch, Column};
 use dwell_report::model::{SampleReader, TimeBin};
 use dwell_store::{RunNode, RunRow, Store, StoreError, TrialRow};
 
-use super::data::chain;
+use crate::{OnProblem, chain};
 
 /// Rows of a run.
 pub(super) struct StoredRows<'a> {
@@ -16,6 +15,7 @@ pub(super) struct StoredRows<'a> {
     pub(super) run: &'a RunRow,
     pub(super) trials: &'a [TrialRow],
     pub(super) nodes: &'a [RunNode],
+    pub(super) on_problem: OnProblem<'a>,
 }
 
 impl StoredRows<'_> {
@@ -83,7 +83,10 @@ impl SampleReader for StoredRows<'_> {
         });
         if let Err(error) = read {
             let error = chain(&error);
-            say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
+            (self.on_problem)(&format!(
+                "host activity of trial {} is left out: {error}",
+                trial.number
+            ));
             return Ok(0);
         }
         rows.iter().for_each(|(node, at_ns, name, value)| each(node, *at_ns, name, *value));

@@ -3,7 +3,7 @@
 use dwell_units::Nanos;
 
 /// Formats bytes in powers of ten with one decimal.
-pub(super) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     if count < 1_000 {
         return format!("{count}B");
@@ -22,7 +22,7 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// Formats a time with the precision of an estimate.
-pub(super) fn time(time: Nanos) -> String {
+pub fn time(time: Nanos) -> String {
     let seconds = time.0 / 1_000_000_000;
     match seconds {
         0..10 => Nanos(time.0 / 100_000_000 * 100_000_000).to_string(),

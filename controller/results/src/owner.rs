@@ -7,7 +7,7 @@ const MAX_NAME_LEN: usize = 64;
 
 /// Returns the owner of a run that starts now, as `USER@HOST`. The user of sudo(8) is the one who
 /// called it. This names a person for others to ask; it proves nothing.
-pub(crate) fn owner() -> String {
+pub fn owner() -> String {
     let uid = rustix::process::geteuid().as_raw();
     let called_sudo = std::env::var("SUDO_USER").ok().filter(|_| uid == 0);
     let listed = || user_in(&fs::read_to_string("/etc/passwd").unwrap_or_default(), uid);

@@ -1,0 +1,86 @@
+//! Reading the data directory from requests.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use dwell_store::{Store, StoreError};
+use tokio::sync::Semaphore;
+
+use crate::app::App;
+use crate::error::Error;
+
+/// Number of requests that read at the same time; the others wait.
+const MAX_READERS: usize = 4;
+
+/// Open stores of one data directory.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    dir: PathBuf,
+    readers: Semaphore,
+    idle: Mutex<Vec<OpenStore>>,
+}
+
+/// A store, with the device and inode of its catalogue: a catalogue that was deleted or replaced is
+/// opened again.
+#[derive(Debug)]
+struct OpenStore {
+    store: Store,
+    file: (u64, u64),
+}
+
+impl Stores {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self { dir, readers: Semaphore::new(MAX_READERS), idle: Mutex::default() }
+    }
+
+    /// Returns an open store; `None` if there is no data yet.
+    fn take(&self) -> Result<Option<OpenStore>, StoreError> {
+        if !Store::is_at(&self.dir) {
+            return Ok(None);
+        }
+        let now = catalogue_file(&self.dir);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|open| Some(open.file) == now);
+        if let Some(open) = idle.pop() {
+            return Ok(Some(open));
+        }
+        drop(idle);
+        let store = Store::open_to_read(&self.dir)?;
+        let file = catalogue_file(&self.dir).unwrap_or_default();
+        Ok(Some(OpenStore { store, file }))
+    }
+
+    fn give_back(&self, open: OpenStore) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(open);
+    }
+}
+
+/// Device and inode of the catalogue.
+fn catalogue_file(dir: &Path) -> Option<(u64, u64)> {
+    let file = fs::metadata(dir.join("catalogue.sqlite")).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+impl App {
+    /// Reads from the store on a thread that may block. Returns `None` without calling `read` if
+    /// there is no data yet.
+    ///
+    /// # Errors
+    /// The data directory cannot be read, or `read` failed.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let _permit = self.stores().readers.acquire().await.map_err(|_| Error::Ending)?;
+        let app = self.clone();
+        let read = move || -> Result<Option<T>, Error> {
+            let Some(open) = app.stores().take()? else { return Ok(None) };
+            let result = read(&open.store);
+            app.stores().give_back(open);
+            result.map(Some)
+        };
+        tokio::task::spawn_blocking(read).await.map_err(|_| Error::Ending)?
+    }
+}

@@ -1,0 +1,112 @@
+// The page of an experiment while it runs. Figures of the current trial come as events; other parts
+// of the page are fetched when they change.
+import { byId, setText, throttled } from "./page";
+
+/** Interval of drawing figures, in milliseconds. */
+const DRAW_INTERVAL = 100;
+/** Interval of fetching the parts that the server renders. */
+const FETCH_INTERVAL = 1_000;
+/** Interval of announcements to screen readers. */
+const ANNOUNCE_INTERVAL = 15_000;
+
+/** Time until a refused connection is tried again. */
+const RECONNECT_INTERVAL = 3_000;
+
+/** Parts that the server renders. `controls` is replaced only with the state, so that it keeps the focus. */
+const PARTS = ["current", "trials", "log"];
+const STATE_PARTS = ["state", "controls", "progress"];
+
+interface Progress {
+  trial: number;
+  sent: number | null;
+  lost: number | null;
+  p50_ns: number | null;
+  p99_ns: number | null;
+}
+
+/** Formats a delay as the server does. */
+export function delay(ns: number | null): string {
+  if (ns === null) return "-";
+  if (Math.abs(ns) < 1e3) return `${ns} ns`;
+  return Math.abs(ns) < 1e6 ? `${(ns / 1e3).toFixed(2)} us` : `${(ns / 1e6).toFixed(2)} ms`;
+}
+
+function lostText({ lost, sent }: Progress): string {
+  if (lost === null) return "-";
+  return sent ? `${lost} (${((lost * 100) / sent).toFixed(2)} %)` : String(lost);
+}
+
+export function live(): void {
+  const experiment = byId("experiment");
+  if (!experiment || experiment.dataset.live === undefined) return;
+  const id = experiment.dataset.id!;
+  let progress: Progress | null = null;
+  let known = byId("state")?.dataset.state;
+
+  const draw = throttled(() => {
+    if (!progress || String(progress.trial) !== byId("trial")?.textContent) return;
+    setText("p50", delay(progress.p50_ns));
+    setText("p99", delay(progress.p99_ns));
+    setText("sent", String(progress.sent ?? "-"));
+    setText("lost", lostText(progress));
+  }, DRAW_INTERVAL);
+
+  const announce = throttled(() => setText("announce", byId("done")?.textContent ?? ""), ANNOUNCE_INTERVAL);
+
+  async function fetchParts(): Promise<void> {
+    const answer = await fetch(location.pathname, { cache: "no-store" }).catch(() => null);
+    if (!answer?.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const state = page.getElementById("state")?.dataset.state;
+    const parts = state === known ? PARTS : [...PARTS, ...STATE_PARTS];
+    for (const part of parts) replace(part, page.getElementById(part));
+    const [bar, now] = [document.querySelector("progress"), page.querySelector("progress")];
+    if (bar && now) {
+      bar.max = now.max;
+      bar.value = now.value;
+    }
+    setText("done", page.getElementById("done")?.textContent ?? "");
+    draw();
+    if (state !== known) {
+      known = state;
+      setText("announce", `The experiment is ${state}. ${byId("done")?.textContent ?? ""}`);
+    } else announce();
+  }
+
+  /** Replaces a part if it differs, and keeps the focus and the scroll position in it. */
+  function replace(part: string, by: HTMLElement | null): void {
+    const now = byId(part);
+    if (!now || !by || now.innerHTML === by.innerHTML) return;
+    const scrolled = now.querySelector(".scroll, .log")?.scrollTop;
+    const hadFocus = now.contains(document.activeElement);
+    now.replaceWith(by);
+    const box = by.querySelector<HTMLElement>(".scroll, .log");
+    if (box && scrolled) box.scrollTop = scrolled;
+    if (hadFocus) by.querySelector<HTMLElement>("button, a, [tabindex]")?.focus();
+  }
+
+  const refresh = throttled(() => void fetchParts(), FETCH_INTERVAL);
+  const connection = byId("connection");
+  let events: EventSource;
+
+  function connect(): void {
+    events = new EventSource(`/api/v1/experiments/${encodeURIComponent(id)}/events`);
+    events.addEventListener("open", () => {
+      if (connection) connection.hidden = true;
+    });
+    events.addEventListener("error", () => {
+      if (connection) connection.hidden = false;
+      // After an answer that is no event stream, browsers do not try again.
+      if (events.readyState === EventSource.CLOSED) window.setTimeout(connect, RECONNECT_INTERVAL);
+    });
+    events.addEventListener("progress", (event) => {
+      progress = JSON.parse(event.data);
+      draw();
+    });
+    for (const kind of ["trial", "log", "state"]) events.addEventListener(kind, refresh);
+    events.addEventListener("gone", refresh);
+  }
+
+  connect();
+  window.addEventListener("pagehide", () => events.close());
+}

@@ -1,0 +1,327 @@
+// Uses the pages of a running `dwell serve` ($DWELL_URL) in a browser, as a person does. Its data
+// directory has the devices d1 and d2, and runs of the plan "two". $DWELL_SECOND is the address of d2.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import axe from "axe-core";
+import { drawn, launch } from "./browser.mjs";
+
+const url = process.env.DWELL_URL;
+const screenshots = process.env.DWELL_SCREENSHOTS;
+const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const TIMEOUT = 30_000;
+const MAX_FIRST_PAINT = 200_000;
+let browser;
+
+before(async () => {
+  mkdirSync(screenshots, { recursive: true });
+  browser = await launch();
+});
+after(() => browser?.close());
+
+/** Opens a page. `messages` collects console messages that a visitor should not cause. */
+async function visit(path, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, acceptDownloads: true, ...options });
+  context.setDefaultTimeout(TIMEOUT);
+  const page = await context.newPage();
+  const messages = [];
+  page.on("console", (message) => {
+    const refused = /the server responded with a status of 4(04|09|22)/.test(message.text());
+    if (["error", "warning"].includes(message.type()) && !refused) messages.push(message.text());
+  });
+  page.on("pageerror", (error) => messages.push(error.message));
+  await page.goto(url + path);
+  return { context, page, messages };
+}
+
+const plan = (count, repetitions) => `version = 1
+name = "two"
+
+[topology]
+roles = ["sender", "receiver"]
+
+[ping]
+from = "sender"
+to = "receiver"
+protocol = "udp"
+count = ${count}
+interval = "1ms"
+
+[trials]
+repetitions = ${repetitions}
+`;
+
+/** Names of the two newest runs that have ended. */
+async function newestRuns(page) {
+  await page.goto(`${url}/runs?q=finished`);
+  return (await page.locator("tbody th a").allTextContents()).slice(0, 2);
+}
+
+test("a visitor adds a device, checks it, measures with it, and compares and deletes runs", async (t) => {
+  const { context, page, messages } = await visit("/");
+  await t.test("adding and checking a device", async () => {
+    await page.getByRole("link", { name: "Add a device" }).first().click();
+    await page.getByLabel("Name").fill("d1");
+    await page.getByLabel("Destination").fill(process.env.DWELL_SECOND);
+    await page.getByRole("button", { name: "Add the device" }).click();
+    await page.getByRole("alert").getByText("there is already a device 'd1'").waitFor();
+    await page.getByLabel("Name").fill("shelf");
+    await page.getByLabel("Model").fill("Test board");
+    await page.getByRole("button", { name: "Add the device" }).click();
+    await page.getByRole("heading", { name: "Device shelf" }).waitFor();
+    await page.getByText("answered").first().waitFor();
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByText(/answered \d+ s ago/).waitFor();
+    assert.ok((await page.locator("section:has(#abilities) tbody tr").count()) > 5);
+  });
+
+  await t.test("an error in a plan is shown at its line and column", async () => {
+    await page.goto(`${url}/experiments/new`);
+    const text = page.getByLabel("Plan", { exact: false }).first();
+    await text.fill(plan("many", 3).replace("count = many", 'count = "many"'));
+    const mistake = page.locator(".mistakes li");
+    await mistake.getByRole("button", { name: "line 11, column 9" }).click();
+    assert.equal(await page.evaluate(() => document.activeElement.id), "plan");
+    const selected = await page.evaluate(() => {
+      const { value, selectionStart, selectionEnd } = document.activeElement;
+      return value.slice(selectionStart, selectionEnd);
+    });
+    assert.equal(selected, '"many"');
+    await page.screenshot({ path: join(screenshots, "editor-mistake.png") });
+    await text.fill(plan(3000, 6));
+    await page.getByText("The plan is valid").waitFor();
+    assert.match(await page.locator(".cost").textContent(), /trials6.*packets18,/s);
+  });
+
+  let experiment;
+  await t.test("starting, watching, reloading, stopping and resuming", async () => {
+    await page.getByLabel("sender").selectOption("d1");
+    await page.getByLabel("receiver").selectOption("shelf");
+    await page.screenshot({ path: join(screenshots, "editor.png") });
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.waitForURL(/\/experiments\/\d{8}-/);
+    experiment = page.url();
+    await page.getByText(/^[1-9]\d* of 6 trials have ended/).waitFor();
+    await page.waitForFunction(() => /us|ms/.test(document.getElementById("p50")?.textContent ?? ""));
+    await page.screenshot({ path: join(screenshots, "live.png") });
+    await page.reload();
+    await page.getByText(/^[1-9]\d* of 6 trials have ended/).waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Resume" }).waitFor();
+    assert.match(await page.locator("#state").textContent(), /stopped|interrupted/);
+    await page.screenshot({ path: join(screenshots, "stopped.png") });
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByText("6 of 6 trials have ended").waitFor();
+    await page.locator("#state", { hasText: "finished" }).waitFor();
+    await page.screenshot({ path: join(screenshots, "finished.png") });
+  });
+
+  await t.test("the results have the tables and figures of the report", async () => {
+    await page.getByRole("link", { name: /^Results: run/ }).click();
+    await page.waitForURL(/\/runs\//);
+    await drawn(page);
+    assert.ok((await page.locator(".chart.drawn svg").count()) > 2);
+    assert.equal(await page.locator(".failed-to-draw").count(), 0);
+    await page.getByLabel("Note").fill("measured by the browser test");
+    await page.getByRole("button", { name: "Add the note" }).click();
+    await page.locator("#notes li", { hasText: "measured by the browser test" }).waitFor();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("link", { name: "Download the report" }).click(),
+    ]);
+    assert.match(download.suggestedFilename(), /^\d{8}-\d+\.html$/);
+  });
+
+  await t.test("a comparison has an address that shows it again", async () => {
+    const [later, earlier] = await newestRuns(page);
+    await page.goto(`${url}/compare`);
+    await page.getByLabel(`Run ${earlier} is the baseline`).check();
+    await page.getByLabel(`Compare run ${later}`).check();
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.getByRole("heading", { name: "Differences" }).waitFor();
+    await drawn(page);
+    assert.equal(page.url(), `${url}/compare?runs=${earlier},${later}`);
+    const rows = await page.locator("#differences tbody tr").count();
+    await page.locator("details.choose summary").click();
+    await page.waitForURL(/open=choose/);
+    await page.reload();
+    assert.equal(await page.locator("#differences tbody tr").count(), rows);
+    assert.ok(await page.locator("details.choose").evaluate((details) => details.open));
+  });
+
+  await t.test("a deletion is undone", async () => {
+    const [run] = await newestRuns(page);
+    await page.goto(`${url}/data`);
+    await page.getByRole("button", { name: `Delete run ${run}` }).click();
+    await page.getByText(`Run ${run} is deleted.`).waitFor();
+    assert.equal(await page.getByRole("rowheader", { name: run, exact: true }).count(), 0);
+    await page.screenshot({ path: join(screenshots, "deleted.png") });
+    await page.getByRole("button", { name: `Undo: deletion of Run ${run}` }).click();
+    await page.getByRole("rowheader", { name: run, exact: true }).waitFor();
+    await page.goto(experiment);
+    await page.getByRole("button", { name: "Delete this experiment" }).click();
+    await page.getByRole("button", { name: /^Undo: deletion of experiment/ }).click();
+    await page.locator(`a[href="${new URL(experiment).pathname}"]`).waitFor();
+  });
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+/** Presses Tab until an element has the focus. */
+async function tabTo(page, locator) {
+  for (let presses = 0; presses < 200; presses++) {
+    if (await locator.evaluate((element) => element === document.activeElement)) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`the keyboard does not reach ${locator}`);
+}
+
+test("everything works by keyboard", async () => {
+  const { context, page, messages } = await visit("/");
+  const press = async (locator, key = "Enter") => {
+    await tabTo(page, locator);
+    const ring = await locator.evaluate((element) => getComputedStyle(element).outlineStyle);
+    assert.notEqual(ring, "none", `${locator} shows no focus`);
+    await page.keyboard.press(key);
+  };
+  await press(page.getByRole("link", { name: "Add a device" }).first());
+  await page.waitForURL(/devices\/new/);
+  await tabTo(page, page.getByLabel("Name"));
+  await page.keyboard.type("keyboard");
+  await tabTo(page, page.getByLabel("Destination"));
+  await page.keyboard.type(process.env.DWELL_SECOND);
+  await press(page.getByRole("button", { name: "Add the device" }));
+  await page.getByText(/answered/).first().waitFor();
+  await press(page.getByRole("link", { name: "Experiments", exact: true }));
+  await page.waitForURL(/\/experiments$/);
+  await press(page.getByRole("link", { name: "New experiment" }));
+  await page.waitForURL(/new/);
+  await tabTo(page, page.locator("#plan"));
+  await page.keyboard.insertText(plan(300, 3));
+  await page.getByText("The plan is valid").waitFor();
+  for (const [role, device] of [["sender", "d1"], ["receiver", "keyboard"]]) {
+    await tabTo(page, page.getByLabel(role));
+    await page.keyboard.type(device);
+  }
+  await press(page.getByRole("button", { name: "Start" }));
+  await page.waitForURL(/\/experiments\/\d{8}-/);
+  await press(page.getByRole("button", { name: "Stop" }));
+  await page.getByRole("button", { name: "Resume" }).waitFor();
+  await press(page.getByRole("button", { name: "Resume" }));
+  await page.getByText("3 of 3 trials have ended").waitFor();
+  await press(page.getByRole("link", { name: /^Results: run/ }));
+  await page.waitForURL(/\/runs\//);
+  await press(page.getByRole("button", { name: /^Delete run/ }));
+  await page.waitForURL(/\/runs$/);
+  await press(page.getByRole("button", { name: /^Undo/ }));
+  await page.waitForFunction(() => !document.querySelector(".undo"));
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("reading, starting, stopping and resuming work without JavaScript", async () => {
+  const { context, page } = await visit("/experiments/new", { javaScriptEnabled: false });
+  const field = page.locator("#plan");
+  await field.fill(plan("many", 3).replace("count = many", 'count = "many"'));
+  await page.getByRole("button", { name: "Check" }).click();
+  await page.locator(".mistakes li", { hasText: "line 11, column 9" }).waitFor();
+  await field.fill(plan(300, 12));
+  await page.getByRole("button", { name: "Check" }).click();
+  await page.getByText("The plan is valid").waitFor();
+  await page.getByLabel("sender").selectOption("d1");
+  await page.getByLabel("receiver").selectOption("d2");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.waitForURL(/\/experiments\/\d{8}-/);
+  await page.getByRole("button", { name: "Stop" }).click();
+  const until = Date.now() + TIMEOUT;
+  while ((await page.getByRole("button", { name: "Resume" }).count()) === 0) {
+    assert.ok(Date.now() < until, await page.locator("main").textContent());
+    await page.getByRole("link", { name: "Refresh" }).click();
+  }
+  await page.getByRole("button", { name: "Resume" }).click();
+  while ((await page.locator("#state", { hasText: "finished" }).count()) === 0) {
+    assert.ok(Date.now() < until, await page.locator("main").textContent());
+    await page.reload();
+  }
+  await page.getByRole("link", { name: /^Results: run/ }).click();
+  assert.ok((await page.locator("#summary li").count()) > 0);
+  assert.ok((await page.locator("details.data table").count()) > 0);
+  const [later, earlier] = await newestRuns(page);
+  await page.getByLabel(`Compare run ${later}`).check();
+  await page.getByLabel(`Compare run ${earlier}`).check();
+  await page.getByRole("button", { name: "Compare the selected runs" }).click();
+  await page.getByRole("heading", { name: "Differences" }).waitFor();
+  await context.close();
+});
+
+test("every page passes axe, fits its screen and is small", async (t) => {
+  const { context, page } = await visit("/runs?q=finished");
+  const [later, earlier] = (await page.locator("tbody th a").allTextContents()).slice(0, 2);
+  await page.goto(`${url}/experiments`);
+  const experiment = await page.locator("tbody th a").first().getAttribute("href");
+  await context.close();
+  const pages = {
+    overview: "/",
+    devices: "/devices",
+    device: "/devices/d1",
+    "device-new": "/devices/new",
+    "device-edit": "/devices/d1/edit",
+    experiments: "/experiments",
+    "editor-example": "/experiments/new?from=example:device-accuracy",
+    experiment,
+    runs: "/runs",
+    run: `/runs/${later}`,
+    compare: `/compare?runs=${earlier},${later}`,
+    "compare-empty": "/compare",
+    data: "/data",
+    reports: "/reports",
+    api: "/api",
+    missing: "/runs/none",
+  };
+  for (const [name, path] of Object.entries(pages)) {
+    await t.test(name, async () => {
+      for (const colorScheme of ["light", "dark"]) {
+        for (const width of [1440, 360]) {
+          const visited = await visit(path, { colorScheme, viewport: { width, height: 900 } });
+          await drawn(visited.page);
+          const shot = join(screenshots, `${name}-${width}-${colorScheme}.png`);
+          await visited.page.screenshot({ path: shot, fullPage: true });
+          const scroll = await visited.page.evaluate(() => document.documentElement.scrollWidth);
+          assert.ok(scroll <= width, `${name} is ${scroll} wide at ${width}`);
+          if (name === "overview" && width === 1440) {
+            const height = await visited.page.evaluate(() => document.documentElement.scrollHeight);
+            assert.ok(height <= 900, `the overview needs ${height} pixels`);
+          }
+          assert.deepEqual(visited.messages, []);
+          if (width === 1440 && colorScheme === "light") await measure(visited.page, name);
+          await visited.context.close();
+          // The pages' policy would block axe.
+          const checked = await visit(path, { colorScheme, viewport: { width, height: 900 }, bypassCSP: true });
+          await drawn(checked.page);
+          await checked.page.addScriptTag({ content: axe.source });
+          const { violations } = await checked.page.evaluate((runOnly) => {
+            for (const details of document.querySelectorAll("details:not(.chart details)")) details.open = true;
+            return window.axe.run("html", { runOnly, resultTypes: ["violations"] });
+          }, rules);
+          const short = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
+          assert.deepEqual(short, [], `${name} at ${width} in ${colorScheme}`);
+          await checked.context.close();
+        }
+      }
+    });
+  }
+});
+
+/** Prints and checks the bytes that a page needs before its figures. */
+async function measure(page, name) {
+  const entries = await page.evaluate(() =>
+    [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].map(
+      ({ name, decodedBodySize }) => [new URL(name).pathname, decodedBodySize],
+    ),
+  );
+  const first = entries.filter(([path]) => !/vega\.js$|figures\.json$|dark\.json$/.test(path));
+  const bytes = first.reduce((sum, [, size]) => sum + size, 0);
+  console.log(`${name}: ${bytes} bytes before figures`);
+  assert.ok(bytes < MAX_FIRST_PAINT, `${name}: ${JSON.stringify(first)}`);
+}
