@@ -140,6 +140,14 @@ COMMANDS = {
         printf 'rate = "100pps"\\nduration = "1s"\\n' >>quick.toml
         dwell run quick.toml
         dwell run quick.toml""",
+    "serve": """
+        dwell serve --listen 127.0.0.1:8080 >serve 2>&1 &
+        ready serve 'listening on'
+        exec 3<>/dev/tcp/127.0.0.1/8080
+        printf 'GET /api/v1/runs HTTP/1.0\\r\\nHost: 127.0.0.1:8080\\r\\n\\r\\n' >&3
+        grep -q 'dwell.runs/1' <&3
+        kill -INT $!
+        wait $!""",
     "runs": "dwell runs",
     "show": "dwell show last",
     "note": "dwell note last 'in a guest'",
