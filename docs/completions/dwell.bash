@@ -73,6 +73,9 @@ _dwell() {
             dwell,runs)
                 cmd="dwell__subcmd__runs"
                 ;;
+            dwell,serve)
+                cmd="dwell__subcmd__serve"
+                ;;
             dwell,show)
                 cmd="dwell__subcmd__show"
                 ;;
@@ -181,6 +184,9 @@ _dwell() {
             dwell__subcmd__help,runs)
                 cmd="dwell__subcmd__help__subcmd__runs"
                 ;;
+            dwell__subcmd__help,serve)
+                cmd="dwell__subcmd__help__subcmd__serve"
+                ;;
             dwell__subcmd__help,show)
                 cmd="dwell__subcmd__help__subcmd__show"
                 ;;
@@ -237,6 +243,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help__subcmd__range,calibrate)
                 cmd="dwell__subcmd__help__subcmd__range__subcmd__calibrate"
+                ;;
+            dwell__subcmd__help__subcmd__serve,token)
+                cmd="dwell__subcmd__help__subcmd__serve__subcmd__token"
                 ;;
             dwell__subcmd__lab,down)
                 cmd="dwell__subcmd__lab__subcmd__down"
@@ -322,6 +331,18 @@ _dwell() {
             dwell__subcmd__range__subcmd__help,help)
                 cmd="dwell__subcmd__range__subcmd__help__subcmd__help"
                 ;;
+            dwell__subcmd__serve,help)
+                cmd="dwell__subcmd__serve__subcmd__help"
+                ;;
+            dwell__subcmd__serve,token)
+                cmd="dwell__subcmd__serve__subcmd__token"
+                ;;
+            dwell__subcmd__serve__subcmd__help,help)
+                cmd="dwell__subcmd__serve__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__serve__subcmd__help,token)
+                cmd="dwell__subcmd__serve__subcmd__help__subcmd__token"
+                ;;
             *)
                 ;;
         esac
@@ -329,7 +350,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help"
+            opts="-h -V --help --version ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -771,7 +792,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help"
+            opts="ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1263,6 +1284,34 @@ _dwell() {
         dwell__subcmd__help__subcmd__runs)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__serve)
+            opts="token"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__serve__subcmd__token)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2453,7 +2502,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__run)
-            opts="-q -h --set --on --no-wait --dry-run --resume --seed --yes --json --quiet --data --help"
+            opts="-q -h --set --on --no-wait --wait --events --dry-run --resume --seed --yes --json --quiet --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2464,6 +2513,10 @@ _dwell() {
                     return 0
                     ;;
                 --on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2489,6 +2542,100 @@ _dwell() {
         dwell__subcmd__runs)
             opts="-h --json --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__serve)
+            opts="-h --listen --host --tls-cert --tls-key --insecure-http --require-token --data --help token help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__serve__subcmd__help)
+            opts="token help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__serve__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__serve__subcmd__help__subcmd__token)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__serve__subcmd__token)
+            opts="-h --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

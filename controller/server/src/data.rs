@@ -35,11 +35,6 @@ impl Stores {
         Self { dir, readers: Semaphore::new(MAX_READERS), idle: Mutex::default() }
     }
 
-    /// The data directory.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Returns an open store; `None` if there is no data yet.
     fn take(&self) -> Result<Option<OpenStore>, StoreError> {
         if !Store::is_at(&self.dir) {

@@ -48,7 +48,7 @@ impl App {
     /// Hides a run, which is deleted in ten minutes.
     ///
     /// # Errors
-    /// There is none, or it is being measured or imported.
+    /// No run has this name, or it is being measured or imported.
     pub(crate) async fn delete_run(&self, run: &str) -> Result<(), Error> {
         let name = run.to_owned();
         let row = self.run_row(&name).await?;
@@ -70,7 +70,7 @@ impl App {
     /// Shows a deleted run again.
     ///
     /// # Errors
-    /// There is none; it was deleted too long ago.
+    /// No run has this name; it was deleted too long ago.
     pub(crate) async fn undo_delete_run(&self, run: &str) -> Result<(), Error> {
         self.run_row(run).await?;
         let path = folder(&self.config().data).join(run);

@@ -47,6 +47,9 @@ pub(crate) async fn page(State(app): State<App>) -> Result<Response, ApiError> {
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }
 
+/// A figure of a trial; `None` if it is unavailable.
+type Figure = fn(&LastTrial) -> Option<f64>;
+
 /// Figures of the last finished trial of a plan.
 struct LastTrial {
     plan: String,
@@ -91,7 +94,7 @@ fn figures(store: &Store) -> Result<String, Error> {
     family.begin("dwell_devices_answered", "Devices that answered their last check.");
     family.sample("dwell_devices_answered", &[], store.answering_devices()? as f64);
     let last = last_trials(store)?;
-    let families: [(&str, &str, fn(&LastTrial) -> Option<f64>); 3] = [
+    let families: [(&str, &str, Figure); 3] = [
         (
             "dwell_last_delay_p50_seconds",
             "Median of the main delay in the last finished trial of a plan.",

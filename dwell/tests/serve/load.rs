@@ -8,21 +8,27 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::Server;
 
-/// Maximum resident memory of an idle server in KiB.
-const MAX_IDLE_KIB: u64 = 30 << 10;
+/// Maximum resident memory of an idle server in KiB: 30 MB. A debug build maps a program four times as
+/// large, so only its own memory counts, without the 20 MB that the program of a release build takes.
+const MAX_IDLE_KIB: (&str, u64) = if cfg!(debug_assertions) {
+    ("RssAnon", 10_000_000 / 1024)
+} else {
+    ("VmRSS", 30_000_000 / 1024)
+};
 
 #[test]
 fn idle_server_needs_little_memory() {
+    let (kind, max) = MAX_IDLE_KIB;
     let server = Server::start();
-    let after_start = server.resident();
-    for path in ["/", "/api/v1/runs", "/login", "/absent"] {
+    let after_start = server.resident(kind);
+    for path in ["/runs", "/api/v1/runs", "/login", "/absent"] {
         for _ in 0..50 {
             server.get(path);
         }
     }
-    let after_requests = server.resident();
-    println!("resident: {after_start} KiB after start, {after_requests} KiB after 200 requests");
-    assert!(after_requests < MAX_IDLE_KIB, "{after_requests} KiB");
+    let after_requests = server.resident(kind);
+    println!("{kind}: {after_start} KiB after start, {after_requests} KiB after 200 requests");
+    assert!(after_requests < max, "{after_requests} KiB");
 }
 
 #[test]
@@ -45,9 +51,9 @@ fn thousand_idle_connections_do_not_disturb_others() {
         assert!(count > 0);
     }
     let start = Instant::now();
-    assert_eq!(server.get("/").status, 200);
-    assert!(start.elapsed() < Duration::from_secs(1));
-    println!("resident with 1000 idle connections: {} KiB", server.resident());
+    assert_eq!(server.get("/runs").status, 200);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    println!("RssAnon with 1000 idle connections: {} KiB", server.resident("RssAnon"));
 }
 
 /// Raises the limit of descriptors of this process; `None` if it is not permitted.

@@ -5,6 +5,7 @@ mod hosts;
 mod limits;
 mod load;
 mod login;
+mod packaging;
 mod startup;
 mod support;
 mod tls;

@@ -65,7 +65,7 @@ fn missing_data_directory_is_said_and_served() {
     let dir = tempfile::tempdir().unwrap();
     fs::remove_dir(dir.path()).unwrap();
     let server = Server::start_with(dir, &[]);
-    assert_eq!(server.get("/").status, 200);
+    assert_eq!(server.get("/runs").status, 200);
     assert_eq!(server.get("/api/v1/runs").status, 200);
     assert!(!server.data.path().exists(), "reading creates nothing");
 }
@@ -95,7 +95,7 @@ fn signals_end_the_server_within_a_second() {
         let idle = server.connect();
         let mut pending = server.connect();
         std::io::Write::write_all(&mut pending, b"GET / HTTP/1.1\r\nHost: localh").unwrap();
-        assert_eq!(server.get("/").status, 200);
+        assert_eq!(server.get("/runs").status, 200);
         server.signal(signal);
         let (status, took) = server.wait();
         assert!(status.success(), "{signal}: {status}");

@@ -125,10 +125,11 @@ impl Server {
         panic!("the server did not end");
     }
 
-    /// Resident memory in KiB.
-    pub(crate) fn resident(&self) -> u64 {
+    /// Resident memory of a kind (`VmRSS`, `RssAnon`) in KiB.
+    pub(crate) fn resident(&self, kind: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(':'));
+        let line = line.unwrap_or_else(|| panic!("no {kind}"));
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
@@ -193,6 +194,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
+    /// Bytes of head and body.
+    pub(crate) len: usize,
 }
 
 impl Answer {
@@ -211,7 +214,12 @@ impl Answer {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Self { status: status.unwrap_or(0), head: head.to_owned(), body: body.to_owned() }
+        Self {
+            status: status.unwrap_or(0),
+            head: head.to_owned(),
+            body: body.to_owned(),
+            len: bytes.len(),
+        }
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

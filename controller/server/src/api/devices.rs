@@ -1,7 +1,6 @@
 //! `/devices`. Changes are made by `dwell device`, as in a terminal.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -35,6 +34,7 @@ pub(super) struct DevicesQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Number of devices to skip
+    #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295_i64)]
     offset: Option<u32>,
     /// Only devices with this tag
     tag: Option<String>,
@@ -81,7 +81,7 @@ pub(super) async fn list(
 
 /// Returns a device with its last check, its runs and its verdicts: `dwell.device/1`
 #[utoipa::path(get, path = "/devices/{name}", tag = "devices",
-    params(("name" = String, Path, description = "Name of the device")),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
     responses((status = 200, body = Value), CommonErrors, ChangeErrors))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -109,10 +109,14 @@ async fn check_exists(app: &App, name: &str) -> Result<(), Error> {
     if found.unwrap_or(false) { Ok(()) } else { Err(missing(name)) }
 }
 
-/// Fields of a device.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct DeviceFields {
+/// A device to add.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewDevice {
+    /// Letters, digits, `-`, `_` and `.`.
+    name: String,
+    /// How ssh reaches it: `[USER@]HOST[:PORT]`, or a name from `~/.ssh/config`.
+    destination: String,
     /// Model, such as `Raspberry Pi 4B`.
     model: Option<String>,
     /// Use of the device, such as `sender`.
@@ -120,8 +124,7 @@ pub(super) struct DeviceFields {
     /// Interfaces that carry test traffic.
     interfaces: Option<Vec<String>>,
     /// IP addresses that probes are sent to.
-    #[schema(value_type = Option<Vec<String>>)]
-    addresses: Option<Vec<IpAddr>>,
+    addresses: Option<Vec<String>>,
     /// Tags.
     tags: Option<Vec<String>>,
     /// Note.
@@ -132,29 +135,50 @@ pub(super) struct DeviceFields {
     sudo: Option<bool>,
 }
 
-/// A device to add.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(super) struct NewDevice {
-    /// Letters, digits, `-`, `_` and `.`.
-    name: String,
-    /// How ssh reaches it: `[USER@]HOST[:PORT]`, or a name from `~/.ssh/config`.
-    destination: String,
-    #[serde(flatten)]
-    fields: DeviceFields,
-}
-
 /// Changes of a device. Absent fields keep their value; an empty text or list clears a field.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DeviceChanges {
     /// New name.
     name: Option<String>,
     /// New destination.
     destination: Option<String>,
-    #[serde(flatten)]
-    fields: DeviceFields,
+    /// Model, such as `Raspberry Pi 4B`.
+    model: Option<String>,
+    /// Use of the device, such as `sender`.
+    role: Option<String>,
+    /// Interfaces that carry test traffic.
+    interfaces: Option<Vec<String>>,
+    /// IP addresses that probes are sent to.
+    addresses: Option<Vec<String>>,
+    /// Tags.
+    tags: Option<Vec<String>>,
+    /// Note.
+    notes: Option<String>,
+    /// Price, such as `35 USD`.
+    price: Option<String>,
+    /// Whether the node runs as root, by `sudo -n`.
+    sudo: Option<bool>,
 }
 
-impl DeviceFields {
+impl From<NewDevice> for DeviceChanges {
+    fn from(new: NewDevice) -> Self {
+        Self {
+            name: Some(new.name),
+            destination: Some(new.destination),
+            model: new.model,
+            role: new.role,
+            interfaces: new.interfaces,
+            addresses: new.addresses,
+            tags: new.tags,
+            notes: new.notes,
+            price: new.price,
+            sudo: new.sudo,
+        }
+    }
+}
+
+impl DeviceChanges {
     /// Returns the options of `dwell device add`, and the names of the fields that are cleared.
     fn options(&self) -> Result<(Vec<OsString>, Vec<&'static str>), Error> {
         let (mut options, mut cleared) = (Vec::new(), Vec::new());
@@ -174,13 +198,9 @@ impl DeviceFields {
                 None => {}
             }
         }
-        let addresses = self
-            .addresses
-            .as_ref()
-            .map(|all| all.iter().map(IpAddr::to_string).collect::<Vec<_>>());
         let lists = [
             ("interface", self.interfaces.as_ref()),
-            ("address", addresses.as_ref()),
+            ("address", self.addresses.as_ref()),
             ("tag", self.tags.as_ref()),
         ];
         for (name, list) in lists {
@@ -216,20 +236,21 @@ pub(super) async fn add(
     State(app): State<App>,
     Json(new): Json<NewDevice>,
 ) -> Result<Response, ApiError> {
-    let (options, _) = new.fields.options()?;
-    Device::new(&new.name, &new.destination).map_err(|error| Error::Invalid(error.to_string()))?;
+    let (name, destination) = (new.name.clone(), new.destination.clone());
+    Device::new(&name, &destination).map_err(|error| Error::Invalid(error.to_string()))?;
+    let (options, _) = DeviceChanges::from(new).options()?;
     let mut arguments: Vec<OsString> = vec!["device".into(), "add".into()];
     arguments.extend(options);
-    arguments.extend(["--".into(), new.name.clone().into(), new.destination.into()]);
+    arguments.extend(["--".into(), name.clone().into(), destination.into()]);
     app.command(arguments, CHANGE_TIMEOUT).await?.success()?;
-    let location = [(header::LOCATION, format!("/api/v1/devices/{}", new.name))];
-    let device = get(State(app), Path(new.name)).await?;
+    let location = [(header::LOCATION, format!("/api/v1/devices/{name}"))];
+    let device = get(State(app), Path(name)).await?;
     Ok((StatusCode::CREATED, location, device).into_response())
 }
 
 /// Changes fields of a device
 #[utoipa::path(patch, path = "/devices/{name}", tag = "devices", request_body = DeviceChanges,
-    params(("name" = String, Path, description = "Name of the device")),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
     responses((status = 200, body = Value), CommonErrors, ChangeErrors))]
 pub(super) async fn edit(
     State(app): State<App>,
@@ -237,7 +258,7 @@ pub(super) async fn edit(
     Json(changes): Json<DeviceChanges>,
 ) -> Result<axum::Json<Value>, ApiError> {
     check_exists(&app, &name).await?;
-    let (options, cleared) = changes.fields.options()?;
+    let (options, cleared) = changes.options()?;
     let mut arguments: Vec<OsString> = vec!["device".into(), "edit".into()];
     arguments.extend(options);
     arguments.extend(cleared.iter().map(|field| OsString::from(format!("--clear={field}"))));
@@ -251,7 +272,7 @@ pub(super) async fn edit(
 
 /// Connects to a device and stores what it can measure: `dwell.device-check/1`
 #[utoipa::path(post, path = "/devices/{name}/check", tag = "devices",
-    params(("name" = String, Path, description = "Name of the device")),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
     responses((status = 200, body = Value), CommonErrors, ChangeErrors))]
 pub(super) async fn check(
     State(app): State<App>,
@@ -278,7 +299,7 @@ pub(super) struct RemovalQuery {
 
 /// Removes a device, and the node program from it. Its runs are kept
 #[utoipa::path(delete, path = "/devices/{name}", tag = "devices",
-    params(("name" = String, Path, description = "Name of the device"), RemovalQuery),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4"), RemovalQuery),
     responses((status = 204, description = "Removed"), CommonErrors, ChangeErrors))]
 pub(super) async fn remove(
     State(app): State<App>,

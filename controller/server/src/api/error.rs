@@ -33,7 +33,7 @@ pub(crate) struct ErrorBody {
 
 /// What is wrong.
 #[derive(Debug, Serialize, ToSchema)]
-struct ErrorDetails {
+pub(super) struct ErrorDetails {
     /// Name of the reason, which programs may compare.
     #[schema(example = "not-found")]
     code: String,

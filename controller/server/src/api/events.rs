@@ -9,18 +9,21 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::error::{ApiError, CommonErrors};
 use super::extract::Path;
 use super::runs::progress_object;
 use crate::app::App;
-use crate::experiments::Change;
+use crate::experiments::{Change, Watch};
 
-/// Number of events that wait for one reader. A reader that is further behind is disconnected; the
-/// browser connects again, and continues at its last event.
-const MAX_WAITING: usize = 64;
+/// Number of events that wait for one reader.
+const MAX_WAITING: usize = 16;
+
+/// Time in which a reader with that number of events has to take one. A slower reader is
+/// disconnected; the browser connects again, and continues at its last event.
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval of comments that show both ends that the connection is alive.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -43,37 +46,39 @@ pub(super) async fn experiment(
 ) -> Result<Events, ApiError> {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let watch = app.experiments().watch(&id, last).await?;
-    let (sender, receiver) = mpsc::channel(MAX_WAITING.max(watch.first.len()));
-    for change in watch.first {
-        // There is room for all of them.
-        let _ = sender.try_send(Ok(event(&change)));
-    }
-    tokio::spawn(forward(watch.changes, watch.offset, sender));
+    let (sender, receiver) = mpsc::channel(MAX_WAITING);
+    tokio::spawn(forward(watch, sender));
     Ok(stream(receiver))
 }
 
 /// Forwards changes to one reader until it is gone or too slow.
-async fn forward(
-    mut changes: broadcast::Receiver<Change>,
-    offset: u64,
-    reader: mpsc::Sender<Result<Event, Infallible>>,
-) {
+async fn forward(watch: Watch, reader: mpsc::Sender<Result<Event, Infallible>>) {
+    let Watch { first, offset, mut changes } = watch;
+    for change in &first {
+        if !has_sent(&reader, event(change)).await {
+            return;
+        }
+    }
     loop {
         let change = tokio::select! {
             () = reader.closed() => return,
             change = changes.recv() => change,
         };
         match change {
-            Ok(change) if change.offset <= offset && change.name != "state" => {}
+            Ok(change) if change.is_known_at(offset) => {}
             Ok(change) => {
-                // Never waits: a reader that has no room is disconnected.
-                if reader.try_send(Ok(event(&change))).is_err() {
+                if !has_sent(&reader, event(&change)).await {
                     return;
                 }
             }
             Err(RecvError::Lagged(_) | RecvError::Closed) => return,
         }
     }
+}
+
+/// Sends an event to one reader; false if it is gone or too slow. Nothing else waits for it.
+async fn has_sent(reader: &mpsc::Sender<Result<Event, Infallible>>, event: Event) -> bool {
+    matches!(tokio::time::timeout(READER_TIMEOUT, reader.send(Ok(event))).await, Ok(Ok(())))
 }
 
 fn event(change: &Change) -> Event {
@@ -104,7 +109,7 @@ pub(super) async fn run(
     tokio::spawn(async move {
         loop {
             let state = states.borrow_and_update().clone();
-            if sender.try_send(Ok(Event::default().event("state").data(state))).is_err() {
+            if !has_sent(&sender, Event::default().event("state").data(state)).await {
                 return;
             }
             tokio::select! {

@@ -25,6 +25,7 @@ pub(super) struct ExperimentsQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Number of experiments to skip
+    #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295_i64)]
     offset: Option<u32>,
     /// Only experiments that were deleted and can be restored
     deleted: Option<bool>,

@@ -42,6 +42,7 @@ const DEFAULT_LIMIT: u32 = 100;
         license(name = "Apache-2.0 OR MIT")
     ),
     servers((url = "/api/v1")),
+    components(schemas(error::ErrorBody, error::ErrorDetails)),
     tags(
         (name = "runs", description = "Measured and imported runs"),
         (name = "experiments", description = "Plans that were started here, and their progress"),

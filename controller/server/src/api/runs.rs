@@ -33,7 +33,10 @@ const MAX_OBJECTS_LEN: usize = 8 << 20;
 
 /// Objects of finished runs, which do not change unless a note is added.
 #[derive(Debug, Default)]
-pub(crate) struct RunObjects(Mutex<HashMap<String, (Vec<String>, Arc<str>)>>);
+pub(crate) struct RunObjects(Mutex<HashMap<String, RunObject>>);
+
+/// An object, with what it depends on.
+type RunObject = (Vec<String>, Arc<str>);
 
 impl RunObjects {
     fn get(&self, run: &RunRow, notes: &[String]) -> Option<Arc<str>> {
@@ -47,7 +50,7 @@ impl RunObjects {
             return;
         }
         let mut objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let length = |all: &HashMap<String, (Vec<String>, Arc<str>)>| {
+        let length = |all: &HashMap<String, RunObject>| {
             all.values().map(|(_, object)| object.len()).sum::<usize>()
         };
         if length(&objects) + object.len() > MAX_OBJECTS_LEN {
@@ -73,6 +76,7 @@ pub(super) struct RunsQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Number of runs to skip
+    #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295_i64)]
     offset: Option<u32>,
     /// Only runs of the plan or imported file with this name
     plan: Option<String>,

@@ -119,7 +119,7 @@ pub(crate) struct EndedTrial {
     /// 99th percentile of the round-trip delay.
     pub(crate) p99_ns: Option<i64>,
     /// Value by axis.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn summary_follows_the_run() {
         let mut summary = Summary::default();
-        let mut add = |summary: &mut Summary, text: &str| {
+        let add = |summary: &mut Summary, text: &str| {
             summary.add(7, &serde_json::from_str(text).unwrap());
         };
         add(&mut summary, r#"{"at":"t","event":"waiting","for":"another run"}"#);

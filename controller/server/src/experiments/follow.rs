@@ -20,6 +20,10 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of changes that a watcher may be behind. One that is further behind is disconnected.
 const MAX_BEHIND: usize = 256;
 
+/// Maximum number of changes that are sent at once, and the pause after them.
+const BURST: usize = MAX_BEHIND / 4;
+const BURST_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Senders of the watched experiments.
 #[derive(Debug, Default)]
 pub(super) struct Watches(Mutex<HashMap<ExperimentId, Sender<Change>>>);
@@ -29,7 +33,7 @@ pub(super) struct Watches(Mutex<HashMap<ExperimentId, Sender<Change>>>);
 pub(crate) struct Change {
     /// Offset in the events file up to which this is.
     pub(crate) offset: u64,
-    /// `state`, `trial`, `progress` or `log`.
+    /// `state`, `trial`, `progress` or `log`; `gone` if the experiment no longer exists.
     pub(crate) name: &'static str,
     /// A JSON object.
     pub(crate) data: Arc<str>,
@@ -50,6 +54,12 @@ impl Change {
         };
         let data = serde_json::to_string(event).ok()?;
         Some(Self { offset, name, data: data.into() })
+    }
+
+    /// Whether a watcher whose state is up to this offset has this change already. States do not
+    /// follow from events alone, so they are sent again.
+    pub(crate) fn is_known_at(&self, offset: u64) -> bool {
+        self.offset <= offset && matches!(self.name, "trial" | "progress" | "log")
     }
 
     /// Everything about an experiment.
@@ -82,7 +92,7 @@ impl Experiments {
     /// Watches an experiment. With `after`, the changes after this offset come first, then the state.
     ///
     /// # Errors
-    /// There is none.
+    /// No experiment has this name.
     pub(crate) async fn watch(&self, id: &str, after: Option<u64>) -> Result<Watch, Error> {
         let name = parse(id)?;
         // Subscribed before the state is read, so no change is missed.
@@ -112,7 +122,7 @@ impl Experiments {
         receiver
     }
 
-    /// Sends the changes of an experiment until nobody receives them.
+    /// Sends the changes of an experiment until the last receiver is gone.
     async fn follow(self, id: ExperimentId, sender: Sender<Change>, begin: Snapshot) {
         let Some(files) = self.0.folder.files(&id) else { return self.unwatch(&id) };
         let mut tail = Tail::new(&files.events(), begin.offset);
@@ -137,9 +147,13 @@ impl Experiments {
             // The server is ending.
             let Ok((read_tail, events, snapshot)) = read.await else { return self.unwatch(&id) };
             tail = read_tail;
-            for (offset, event) in &events {
+            for (number, (offset, event)) in events.iter().enumerate() {
+                // Leaves time to forward them.
+                if number % BURST == BURST - 1 {
+                    tokio::time::sleep(BURST_INTERVAL).await;
+                }
                 if let Some(change) = Change::of_event(*offset, event) {
-                    // Nobody receives it any more; the next turn ends.
+                    // An error means that the last receiver is gone; the next turn ends.
                     let _ = sender.send(change);
                 }
             }

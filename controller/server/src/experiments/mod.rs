@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use self::events::Tail;
 pub(crate) use self::events::{OffsetEvent, Summary};
-pub(crate) use self::follow::Change;
+pub(crate) use self::follow::{Change, Watch};
 use self::plan::{MAX_PLAN_LEN, PlanCheck, check_plan};
 pub(crate) use self::store::{ExperimentId, UNDO_TIMEOUT, is_purged, now, unreadable, write_file};
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};
@@ -237,7 +237,7 @@ impl Experiments {
     /// Returns an experiment with its plan, also a deleted one.
     ///
     /// # Errors
-    /// There is none.
+    /// No experiment has this name.
     pub(crate) async fn get(&self, id: &str) -> Result<Experiment, Error> {
         Ok(self.snapshot(id).await?.experiment)
     }
@@ -245,7 +245,7 @@ impl Experiments {
     /// Returns an experiment with its plan and what happened in it.
     ///
     /// # Errors
-    /// There is none.
+    /// No experiment has this name.
     pub(crate) async fn snapshot(&self, id: &str) -> Result<Snapshot, Error> {
         let id = parse(id)?;
         self.blocking(move |shared| {
@@ -289,7 +289,7 @@ impl Experiments {
     /// Stops an experiment: its process discards the current trial and ends.
     ///
     /// # Errors
-    /// There is none, or it is not active.
+    /// No experiment has this name, or it is not active.
     pub(crate) async fn stop(&self, id: &str) -> Result<Experiment, Error> {
         let id = parse(id)?;
         self.blocking(move |shared| shared.stop(&id)).await
@@ -298,7 +298,7 @@ impl Experiments {
     /// Resumes an experiment that ended early.
     ///
     /// # Errors
-    /// There is none, it is active, finished or deleted, or too many wait.
+    /// No experiment has this name, it is active, finished or deleted, or too many wait.
     pub(crate) async fn resume(&self, id: &str) -> Result<Experiment, Error> {
         let id = parse(id)?;
         self.blocking(move |shared| shared.resume(&id)).await
@@ -307,7 +307,7 @@ impl Experiments {
     /// Deletes an experiment. Its run is kept. It can be restored for ten minutes.
     ///
     /// # Errors
-    /// There is none, or it is active.
+    /// No experiment has this name, or it is active.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Error> {
         let id = parse(id)?;
         self.blocking(move |shared| {
@@ -329,7 +329,7 @@ impl Experiments {
     /// Restores a deleted experiment.
     ///
     /// # Errors
-    /// There is none, or it was deleted too long ago.
+    /// No experiment has this name, or it was deleted too long ago.
     pub(crate) async fn undo(&self, id: &str) -> Result<Experiment, Error> {
         let id = parse(id)?;
         self.blocking(move |shared| {

@@ -66,7 +66,7 @@ impl Process {
     }
 }
 
-/// Start time of a process in clock ticks since boot; `None` if there is none, or it has ended and
+/// Start time of a process in clock ticks since boot; `None` if no process has it, or it has ended and
 /// is only waited for.
 fn start_time(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -138,7 +138,8 @@ impl Store {
             "SELECT at, arch, kernel, build, answer, error FROM device_checks
              WHERE device_id = ?1 {condition} ORDER BY id DESC LIMIT 1"
         );
-        Ok(self.db.query_row(&select, [device.id], check_row).optional()?)
+        // Cached, because lists of devices ask for each device.
+        Ok(self.db.prepare_cached(&select)?.query_row([device.id], check_row).optional()?)
     }
 
     /// Returns the runs in which a node was bound to this device, newest first.

@@ -366,3 +366,42 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         run,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewRun;
+
+    #[test]
+    fn page_of_runs_has_the_matching_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap();
+        let mut names = Vec::new();
+        for number in 0..7 {
+            let name = if number % 2 == 0 { "even" } else { "odd" }.to_owned();
+            let new = NewRun { name, ..NewRun::without_trials(RunKind::Run) };
+            names.push(store.begin_run(&new).unwrap());
+        }
+        store.set_run_state(&store.run(&names[0]).unwrap(), RunState::Finished).unwrap();
+        let page = |filter: &RunFilter, offset, limit| {
+            let (runs, total) = store.run_page(filter, offset, limit).unwrap();
+            (runs.into_iter().map(|run| run.run).collect::<Vec<_>>(), total)
+        };
+        let all = RunFilter::default();
+        assert_eq!(page(&all, 5, 5), (vec![names[1].clone(), names[0].clone()], 7));
+        let even = RunFilter { name: Some("even".into()), ..RunFilter::default() };
+        assert_eq!(page(&even, 0, 1), (vec![names[6].clone()], 4));
+        let hidden = RunFilter { hidden: names[1..].to_vec(), ..RunFilter::default() };
+        assert_eq!(page(&hidden, 0, 9), (vec![names[0].clone()], 1));
+        let only = RunFilter { only: Some(vec![names[3].clone()]), ..RunFilter::default() };
+        assert_eq!(page(&only, 0, 9), (vec![names[3].clone()], 1));
+        // No runner lives, so the others are interrupted, not running.
+        for (state, count) in
+            [(RunState::Finished, 1), (RunState::Interrupted, 6), (RunState::Running, 0)]
+        {
+            let filter = RunFilter { state: Some(state), ..RunFilter::default() };
+            assert_eq!(page(&filter, 0, 2).1, count, "{state:?}");
+        }
+        assert_eq!(store.counts().unwrap().runs, [("finished".into(), 1), ("running".into(), 6)]);
+    }
+}
