@@ -90,7 +90,7 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     assert.equal(selected, '"many"');
     await page.screenshot({ path: join(screenshots, "editor-mistake.png") });
     await text.fill(plan(3000, 6));
-    await page.getByText("The plan is valid").waitFor();
+    await page.locator("#check-title", { hasText: "The plan is valid" }).waitFor();
     assert.match(await page.locator(".cost").textContent(), /trials6.*packets18,/s);
   });
 
@@ -102,17 +102,17 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await page.getByRole("button", { name: "Start" }).click();
     await page.waitForURL(/\/experiments\/\d{8}-/);
     experiment = page.url();
-    await page.getByText(/^[1-9]\d* of 6 trials have ended/).waitFor();
+    await page.locator("#done", { hasText: /^[1-9]\d* of 6 trials/ }).waitFor();
     await page.waitForFunction(() => /us|ms/.test(document.getElementById("p50")?.textContent ?? ""));
     await page.screenshot({ path: join(screenshots, "live.png") });
     await page.reload();
-    await page.getByText(/^[1-9]\d* of 6 trials have ended/).waitFor();
+    await page.locator("#done", { hasText: /^[1-9]\d* of 6 trials/ }).waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByRole("button", { name: "Resume" }).waitFor();
     assert.match(await page.locator("#state").textContent(), /stopped|interrupted/);
     await page.screenshot({ path: join(screenshots, "stopped.png") });
     await page.getByRole("button", { name: "Resume" }).click();
-    await page.getByText("6 of 6 trials have ended").waitFor();
+    await page.locator("#done", { hasText: "6 of 6 trials have ended" }).waitFor();
     await page.locator("#state", { hasText: "finished" }).waitFor();
     await page.screenshot({ path: join(screenshots, "finished.png") });
   });
@@ -123,7 +123,7 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await drawn(page);
     assert.ok((await page.locator(".chart.drawn svg").count()) > 2);
     assert.equal(await page.locator(".failed-to-draw").count(), 0);
-    await page.getByLabel("Note").fill("measured by the browser test");
+    await page.locator("#note").fill("measured by the browser test");
     await page.getByRole("button", { name: "Add the note" }).click();
     await page.locator("#notes li", { hasText: "measured by the browser test" }).waitFor();
     const [download] = await Promise.all([
@@ -157,11 +157,11 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await page.getByText(`Run ${run} is deleted.`).waitFor();
     assert.equal(await page.getByRole("rowheader", { name: run, exact: true }).count(), 0);
     await page.screenshot({ path: join(screenshots, "deleted.png") });
-    await page.getByRole("button", { name: `Undo: deletion of Run ${run}` }).click();
+    await page.getByRole("button", { name: `Undo the deletion of Run ${run}` }).click();
     await page.getByRole("rowheader", { name: run, exact: true }).waitFor();
     await page.goto(experiment);
     await page.getByRole("button", { name: "Delete this experiment" }).click();
-    await page.getByRole("button", { name: /^Undo: deletion of experiment/ }).click();
+    await page.getByRole("button", { name: /^Undo the deletion of experiment/ }).click();
     await page.locator(`a[href="${new URL(experiment).pathname}"]`).waitFor();
   });
   assert.deepEqual(messages, []);
@@ -199,7 +199,7 @@ test("everything works by keyboard", async () => {
   await page.waitForURL(/new/);
   await tabTo(page, page.locator("#plan"));
   await page.keyboard.insertText(plan(300, 3));
-  await page.getByText("The plan is valid").waitFor();
+  await page.locator("#check-title", { hasText: "The plan is valid" }).waitFor();
   for (const [role, device] of [["sender", "d1"], ["receiver", "keyboard"]]) {
     await tabTo(page, page.getByLabel(role));
     await page.keyboard.type(device);
@@ -209,7 +209,7 @@ test("everything works by keyboard", async () => {
   await press(page.getByRole("button", { name: "Stop" }));
   await page.getByRole("button", { name: "Resume" }).waitFor();
   await press(page.getByRole("button", { name: "Resume" }));
-  await page.getByText("3 of 3 trials have ended").waitFor();
+  await page.locator("#done", { hasText: "3 of 3 trials have ended" }).waitFor();
   await press(page.getByRole("link", { name: /^Results: run/ }));
   await page.waitForURL(/\/runs\//);
   await press(page.getByRole("button", { name: /^Delete run/ }));
@@ -228,7 +228,7 @@ test("reading, starting, stopping and resuming work without JavaScript", async (
   await page.locator(".mistakes li", { hasText: "line 11, column 9" }).waitFor();
   await field.fill(plan(300, 12));
   await page.getByRole("button", { name: "Check" }).click();
-  await page.getByText("The plan is valid").waitFor();
+  await page.locator("#check-title", { hasText: "The plan is valid" }).waitFor();
   await page.getByLabel("sender").selectOption("d1");
   await page.getByLabel("receiver").selectOption("d2");
   await page.getByRole("button", { name: "Start" }).click();

@@ -271,7 +271,7 @@ fn shifts(object: &Value) -> Table {
                 time(&shift["other_ns"]),
                 change,
                 interval,
-                cell(&shift["verdict"]).replace('-', " "),
+                cell(&shift["verdict"]).replace("cannot-tell", "cannot tell"),
             ]);
         }
     }
