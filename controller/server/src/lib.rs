@@ -2,7 +2,7 @@
 //! directory.
 //!
 //! It reads through the store. Whatever changes something is done by a command of dwell, started
-//! with a vector of arguments ([`command`]): page and terminal cannot differ, and a run goes on when
+//! with a vector of arguments (`command.rs`): page and terminal cannot differ, and a run goes on when
 //! the server ends.
 
 #![forbid(unsafe_code)]
