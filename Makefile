@@ -139,10 +139,11 @@ bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf
 
 web: setup-packages ## rebuild the scripts that reports and pages embed (controller/report/assets, controller/server/assets)
-	cd controller/web && npm ci && npm run build
+	setup/web-packages
+	cd controller/web && npm run build
 
 bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c target/release/creflect ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
-	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
+	@setup/web-packages
 	@target/release/short $(ARGS)
 
 bench-micro: ## measure the code that runs once per packet or sample, without sockets
@@ -152,7 +153,7 @@ bench-rtt: setup-packages build target/release/pingpong ## compare round trips w
 	@target/release/rtt $(ARGS)
 
 bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
-	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
+	@setup/web-packages
 	@target/release/data $(ARGS)
 
 bench-relay: setup-packages build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## compare relays with the kernel, socat and C; list the goals missed

@@ -2,18 +2,13 @@
 // when the browser is idle, and all again when the colour scheme changes.
 (async () => {
   "use strict";
-  // In a report the data is in the page; in the web controller, data-source names its address.
-  async function data(id) {
-    const element = document.getElementById(id);
-    const { source } = element.dataset;
-    return source ? (await fetch(source)).json() : JSON.parse(element.textContent);
-  }
-
+  // In a report the data is in the page; the web controller provides a function that loads it.
+  const data = window.dwellData ?? ((id) => JSON.parse(document.getElementById(id).textContent));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const charts = [...document.querySelectorAll(".chart")];
   const drawn = new Map();
-  if (!charts.length) return;
-  const [specifications, darkConfig] = await Promise.all([data("specifications"), data("dark")]);
+  const ids = charts.length ? ["specifications", "dark"] : [];
+  const [specifications, darkConfig] = await Promise.all(ids.map(data));
 
   function draw(chart) {
     if (!drawn.has(chart)) drawn.set(chart, embed(chart));
@@ -110,6 +105,7 @@
 
   function begin() {
     ground();
+    if (!charts.length) return;
     const near = new IntersectionObserver(
       (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target)),
       { rootMargin: "400px" },

@@ -14,19 +14,11 @@ use dwell_report::{comparison_page, findings, page};
 
 /// Result of installing the packages of controller/web.
 static PACKAGES: LazyLock<Result<(), String>> = LazyLock::new(|| {
-    // Prefer cached packages, and retry if the registry is busy.
-    let ci = ["ci", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=5"];
-    let ran = Command::new("npm").args(ci).current_dir(web()).stdin(Stdio::null()).output();
-    match ran {
-        Err(_) => Err("npm is not installed (make setup)".to_owned()),
-        Ok(output) if !output.status.success() => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last =
-                said.lines().rfind(|line| line.contains("error")).unwrap_or("no reason given");
-            Err(format!("npm ci failed: {last}"))
-        }
-        Ok(_) => Ok(()),
-    }
+    let output = Command::new(web().join("../../setup/web-packages")).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| line.contains("error") || line.contains("npm"));
+    if output.status.success() { Ok(()) } else { Err(last.unwrap_or("npm ci failed").to_owned()) }
 });
 
 fn web() -> PathBuf {

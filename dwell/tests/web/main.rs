@@ -36,15 +36,11 @@ fn web() -> PathBuf {
 
 /// Installs the packages of controller/web; the reason if that is impossible.
 fn packages() -> Result<(), String> {
-    if web().join("node_modules/playwright-core").exists() {
-        return Ok(());
-    }
-    let ci = ["ci", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=5"];
-    match Command::new("npm").args(ci).current_dir(web()).stdin(Stdio::null()).output() {
-        Err(_) => Err("npm is not installed (make setup)".to_owned()),
-        Ok(output) if !output.status.success() => Err("npm ci failed".to_owned()),
-        Ok(_) => Ok(()),
-    }
+    let output = Command::new(repository("setup/web-packages")).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| line.contains("error") || line.contains("npm"));
+    if output.status.success() { Ok(()) } else { Err(last.unwrap_or("npm ci failed").to_owned()) }
 }
 
 fn has_chromium() -> bool {
