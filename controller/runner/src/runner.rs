@@ -58,7 +58,7 @@ pub trait ProgressReporter {
     /// Progress of the current measurement.
     fn progress(&mut self, progress: &Progress);
     /// The summary of a measured trial, before [`Self::ended`]. Does nothing by default.
-    fn measured(&mut self, _trial: u32, _summary: &Summary) {}
+    fn measured(&mut self, trial: u32, summary: &Summary);
     /// A trial ended.
     fn ended(&mut self, trial: u32, end: &TrialEnd);
     /// A message to show at once.

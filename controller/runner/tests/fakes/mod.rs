@@ -89,6 +89,8 @@ impl ProgressReporter for Listener<'_> {
 
     fn progress(&mut self, _: &Progress) {}
 
+    fn measured(&mut self, _: u32, _: &Summary) {}
+
     fn ended(&mut self, _: u32, end: &TrialEnd) {
         self.ends.push(end.clone());
         if self.ends.len() == self.stop_after {

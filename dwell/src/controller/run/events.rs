@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dwell_protocol::Progress as Probes;
+use dwell_record::Summary;
 use dwell_runner::{ProgressReporter, TrialEnd};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -105,6 +106,8 @@ impl ProgressReporter for Events {
         }));
     }
 
+    fn measured(&mut self, _: u32, _: &Summary) {}
+
     fn ended(&mut self, trial: u32, end: &TrialEnd) {
         let (state, reason) = match end {
             TrialEnd::Finished => ("finished", None),
@@ -144,6 +147,11 @@ impl ProgressReporter for Both<'_> {
     fn progress(&mut self, probes: &Probes) {
         self.0.progress(probes);
         self.1.progress(probes);
+    }
+
+    fn measured(&mut self, trial: u32, summary: &Summary) {
+        self.0.measured(trial, summary);
+        self.1.measured(trial, summary);
     }
 
     fn ended(&mut self, trial: u32, end: &TrialEnd) {
