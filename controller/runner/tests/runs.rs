@@ -1,5 +1,6 @@
 //! Whole runs with a fake fleet, a fake clock and a real store.
 
+#[expect(dead_code, reason = "shared with the tests of other runs")]
 mod fakes;
 
 use std::collections::{BTreeMap, VecDeque};
