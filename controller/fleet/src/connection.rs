@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::process::{ChildStdin, Command};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,10 @@ use crate::{ClockDomain, ClockReadings, FleetError, FromNode, TrialEdge};
 
 /// Arguments of dwell that make it execute the jobs of a node.
 pub(crate) const WORKER_ARGUMENTS: [&str; 1] = ["worker"];
+
+/// Maximum number of messages from a node that wait to be taken. A node that sends more is not read, so
+/// that it cannot fill the memory.
+const MAX_WAITING_MESSAGES: usize = 64;
 
 /// A message and the number of its connection. A released connection may still send messages.
 type NodeMessage = (u64, FromNode);
@@ -100,14 +104,16 @@ impl Connections {
     /// Exchanges requests with the clocks of all nodes at the same time. Other messages of the nodes
     /// stay in their order.
     pub(crate) fn measure_clocks(&self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
-        let measure = |connection: &Connection| {
-            connection.clock.measure(edge, |request| connection.send(request))
+        let measure = |clock: &NodeClock, input: &NodeInput| {
+            clock.measure(edge, |request| send(input, request))
         };
         thread::scope(|scope| {
             let measuring: Vec<_> = self
                 .nodes
                 .iter()
-                .map(|(node, connection)| (node, scope.spawn(move || measure(connection))))
+                .map(|(node, Connection { clock, input, .. })| {
+                    (node, scope.spawn(move || measure(clock, input)))
+                })
                 .collect();
             let readings = measuring.into_iter().filter_map(|(node, measured)| {
                 // A thread that panicked has no readings.
@@ -131,7 +137,8 @@ impl Connections {
             let left = deadline.saturating_duration_since(Instant::now());
             let (number, message) = self.receiver.recv_timeout(left).ok()?;
             let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
-            if let Some((node, _)) = open {
+            if let Some((node, connection)) = open {
+                let _ = connection.waiting.try_recv();
                 break (node.clone(), message);
             }
         };
@@ -174,6 +181,8 @@ struct Connection {
     input: Arc<NodeInput>,
     clock: Arc<NodeClock>,
     number: u64,
+    /// An entry for each message that waits to be taken. No more messages are read while it is full.
+    waiting: Receiver<()>,
 }
 
 impl Connection {
@@ -186,15 +195,16 @@ impl Connection {
     ) -> Self {
         let NodeProcess { group, input, mut output, errors } = process;
         let read = Arc::clone(&clock);
+        let (places, waiting) = mpsc::sync_channel(MAX_WAITING_MESSAGES);
         thread::spawn(move || {
-            let reason = forward_messages(&mut output, &read, number, &messages);
+            let reason = forward_messages(&mut output, &read, number, &messages, &places);
             read.end();
             // Standard error may end after the last event.
             let lines = errors.at_end();
             let details = if lines.is_empty() { String::new() } else { format!(": {lines}") };
             let _ = messages.send((number, FromNode::Gone(format!("{reason}{details}"))));
         });
-        Self { group, input: Arc::new(Mutex::new(Some(input))), clock, number }
+        Self { group, input: Arc::new(Mutex::new(Some(input))), clock, number, waiting }
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
@@ -208,12 +218,14 @@ impl Connection {
     }
 }
 
-/// Forwards messages until the stream ends or fails. Returns the reason.
+/// Forwards messages until the stream ends or fails. Waits for a place in `places` for each message.
+/// Returns the reason for the end.
 fn forward_messages(
     from: &mut impl io::Read,
     clock: &NodeClock,
     number: u64,
     messages: &Sender<NodeMessage>,
+    places: &SyncSender<()>,
 ) -> String {
     loop {
         let message = match read_frame::<Event>(from) {
@@ -231,7 +243,7 @@ fn forward_messages(
             Ok(None) => return "its process ended".into(),
             Err(error) => return format!("its messages cannot be read: {error}"),
         };
-        if messages.send((number, message)).is_err() {
+        if places.send(()).is_err() || messages.send((number, message)).is_err() {
             return "the receiver is gone".into();
         }
     }
@@ -247,8 +259,50 @@ impl Drop for Connection {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[test]
+    fn endless_messages_wait_in_the_pipe() {
+        const COUNT: usize = 50 * MAX_WAITING_MESSAGES;
+        let mut frames = Vec::new();
+        for _ in 0..COUNT {
+            write_message(&mut frames, &Event::Alive { job: dwell_protocol::JobId(1) }).unwrap();
+        }
+        let frame_len = frames.len() / COUNT;
+        let mut from = io::Cursor::new(frames);
+        let (sender, receiver) = mpsc::channel();
+        let (places, waiting) = mpsc::sync_channel(MAX_WAITING_MESSAGES);
+        let read = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&read);
+        let reader = thread::spawn(move || {
+            let mut from = Counting { from: &mut from, read: &counted };
+            forward_messages(&mut from, &NodeClock::default(), 1, &sender, &places)
+        });
+        for taken in 0..COUNT {
+            // Each place and one message that waits for a place.
+            let most = (taken + MAX_WAITING_MESSAGES + 1) * frame_len;
+            assert!(read.load(Ordering::SeqCst) <= most, "after {taken} messages");
+            assert!(matches!(receiver.recv(), Ok((1, FromNode::Event(_)))));
+            waiting.recv().unwrap();
+        }
+        assert_eq!(reader.join().unwrap(), "its process ended");
+    }
+
+    /// Counts the bytes that are read.
+    struct Counting<'a, R> {
+        from: &'a mut R,
+        read: &'a AtomicUsize,
+    }
+
+    impl<R: io::Read> io::Read for Counting<'_, R> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            let len = self.from.read(bytes)?;
+            self.read.fetch_add(len, Ordering::SeqCst);
+            Ok(len)
+        }
+    }
 
     #[test]
     fn messages_of_released_connections_are_skipped() {

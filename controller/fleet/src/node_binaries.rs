@@ -44,7 +44,8 @@ pub struct NodeBinaries {
 impl NodeBinaries {
     /// Finds the node programs. `program` is the running `dwell`. They are in `$DWELL_NODES`, or,
     /// relative to the directory of `program`, in `../nodes` (the build) or `../lib/dwell/nodes`
-    /// (installed). For the architecture of this machine, `dwell-node` beside `program` or `program` itself also qualifies.
+    /// (installed). For the architecture of this machine, `dwell-node` beside `program` or `program`
+    /// itself also qualifies.
     ///
     /// # Errors
     /// A program exists but cannot be read.

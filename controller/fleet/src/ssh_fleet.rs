@@ -81,6 +81,11 @@ impl SshFleet {
         let (mut failed, mut leased) = (BTreeMap::new(), BTreeMap::new());
         for_each_parallel(&devices, MAX_PARALLEL, start, |index, started| match started {
             Ok(node) => self.add(&roles[index], node),
+            // It would wait for itself: the lease is the one that was taken here under another name.
+            Err(FleetError::Leased { device, lease: other }) if other == lease => {
+                let message = "it is the same machine as another device of this run".to_owned();
+                failed.insert(index, FleetError::Device { device, message });
+            }
             Err(error) if error.is_leased() => _ = leased.insert(index, error),
             Err(error) => _ = failed.insert(index, error),
         });

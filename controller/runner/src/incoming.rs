@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-use dwell_protocol::MAX_PULL_LEN;
+use dwell_protocol::{MAX_PULL_LEN, MAX_SEGMENT_LEN};
 
 use crate::runner::RunnerError;
 
@@ -61,14 +61,15 @@ impl Incoming {
     }
 
     /// Adds bytes to the current part. Returns `false`, without adding them, if the part would be longer
-    /// than was requested.
+    /// than was requested, or the segment longer than a node keeps.
     #[must_use]
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
-        if self.part_len + bytes.len() as u64 > MAX_PULL_LEN {
+        let part_len = self.part_len + bytes.len() as u64;
+        if part_len > MAX_PULL_LEN || self.verified + part_len > MAX_SEGMENT_LEN {
             return false;
         }
         self.hasher.update(bytes);
-        self.part_len += bytes.len() as u64;
+        self.part_len = part_len;
         if self.failure.is_none() {
             self.failure = self.file.write_all(bytes).err();
         }
@@ -136,6 +137,15 @@ mod tests {
 
     fn part(from: u64, bytes: &[u8], left: u64) -> Part {
         Part { from, bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes), left }
+    }
+
+    #[test]
+    fn segment_is_not_longer_than_a_node_keeps() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut incoming = Incoming::create(dir.path().join("x")).unwrap();
+        incoming.verified = MAX_SEGMENT_LEN - 2;
+        assert!(!incoming.take(b"abc"));
+        assert!(incoming.take(b"ab") && !incoming.take(b"c"));
     }
 
     #[test]

@@ -43,6 +43,10 @@ const MAX_LEASE_RETRY_INTERVAL: Nanos = Nanos::from_secs(15);
 /// Maximum time between attempts to measure a trial that did not fit on the disk.
 const MAX_RETRY_INTERVAL: Nanos = Nanos::from_secs(60);
 
+/// Maximum time to handle messages between two trials. A node that sends messages without end must not
+/// prevent the next trial, which has its own time limit.
+const DRAIN_TIMEOUT: Nanos = Nanos::from_secs(1);
+
 /// Source of time.
 pub trait Clock {
     /// Returns the current time.
@@ -515,10 +519,13 @@ impl Runner<'_> {
         })
     }
 
-    /// Handles messages since the last trial. The jobs of nodes that ended are started again for the
-    /// next trial.
+    /// Handles messages since the last trial, for at most [`DRAIN_TIMEOUT`]. The jobs of nodes that ended
+    /// are started again for the next trial.
     fn drain_messages(&mut self, carryover: &mut Carryover) -> Result<(), RunnerError> {
-        while let Some((node, message)) = self.fleet.next(Duration::ZERO) {
+        let deadline = self.clock.now().saturating_add(DRAIN_TIMEOUT);
+        while self.clock.now() < deadline
+            && let Some((node, message)) = self.fleet.next(Duration::ZERO)
+        {
             match message {
                 FromNode::Gone(why) => {
                     self.reporter

@@ -3,7 +3,6 @@
 mod fakes;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dwell_fleet::{ClockDomain, ClockReadings, Fleet, FleetError, FromNode, Nodes, TrialEdge};
@@ -12,14 +11,14 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, Job, JobId, Request};
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_record::{Column, Scalar, Summary};
-use dwell_runner::{Runner, TrialEnd};
+use dwell_runner::TrialEnd;
 use dwell_sample::{
     PacketObservation, PacketOutcome, Point, PointStamps, Remote, RxStamps, Sample, State,
     TimestampSource, TxStamps,
 };
 use dwell_stats::{ClockExchange, ClockReading};
 use dwell_units::{Instant, Nanos, Pairing};
-use fakes::{Listener, StartedRun, TickingClock, begin, summary};
+use fakes::{StartedRun, begin, push_segment, summary};
 
 const FLOW: &str = "version = 1\nname = \"flows\"\ntopology = { roles = [\"a\", \"b\"] }\n\
     [flow]\nfrom = \"a\"\nto = \"b\"\nsize = \"500B\"\nrate = \"1kpps\"\ncount = 100\n";
@@ -147,10 +146,7 @@ impl Fleet for FakeFleet {
                     Job::Ping(_) => ping_segment(self.lead("a"), self.lead("b")),
                     what => flow_segment(what, self.lead(node)),
                 };
-                let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
-                self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                let pulled = Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 };
-                self.push_event(node, pulled);
+                push_segment(&mut self.messages, node, *job, bytes);
             }
         }
         Ok(())
@@ -231,21 +227,10 @@ fn ping_segment(near: i64, far: i64) -> Vec<u8> {
 
 /// Runs the plan and returns the summary of its measurement, and the forward delays of the rows.
 fn run(plan: &str, clocks: Clocks) -> (Summary, Vec<i64>) {
-    let StartedRun { dir: _dir, mut store, expansion, run } = begin(plan);
+    let mut started = begin(plan);
     let mut fleet = FakeFleet { messages: VecDeque::new(), jobs: BTreeMap::new(), clocks };
-    let stop = AtomicBool::new(false);
-    let mut listener = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
-    let runner = Runner {
-        fleet: &mut fleet,
-        store: &mut store,
-        expansion: &expansion,
-        run: run.clone(),
-        clock: &TickingClock::default(),
-        reporter: &mut listener,
-        stop: &stop,
-    };
-    runner.run().unwrap();
-    assert_eq!(listener.ends, [TrialEnd::Finished]);
+    assert_eq!(started.execute(&mut fleet).1, [TrialEnd::Finished]);
+    let StartedRun { dir: _dir, store, run, .. } = started;
     let trials = store.trials(&run).unwrap();
     let summary = store.summaries(&trials[0]).unwrap().swap_remove(0).2;
     let mut rows = Vec::new();

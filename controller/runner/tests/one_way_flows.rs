@@ -4,7 +4,6 @@ mod fakes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dwell_fleet::{ClockDomain, CreatedLink, Fleet, FleetError, FromNode, Nodes};
@@ -13,11 +12,11 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, Job, JobId, Request};
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_record::{Batch, Column, Kind, Scalar, TrustWarning};
-use dwell_runner::{Runner, TrialEnd};
+use dwell_runner::TrialEnd;
 use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_store::{HostRow, Role, RunRow, Store};
 use dwell_units::Instant;
-use fakes::{Listener, StartedRun, TickingClock, begin, summary};
+use fakes::{StartedRun, begin, push_segment, summary};
 
 const PLAN: &str = "version = 1\nname = \"flows\"\ntopology = { lab = \"line:3\" }\n\
     [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"1kpps\"\ncount = 200\n\
@@ -96,12 +95,7 @@ impl Fleet for FakeFleet {
                 let what = self.jobs.remove(job).unwrap();
                 self.requests.push(format!("{node} pull {}", what.name()));
                 let bytes = segment(&what, self.relays);
-                let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
-                self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.push_event(
-                    node,
-                    Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 },
-                );
+                push_segment(&mut self.messages, node, *job, bytes);
             }
         }
         Ok(())
@@ -216,7 +210,7 @@ fn run_on(
     nodes: Nodes,
     fault: Fault,
 ) -> (tempfile::TempDir, Store, RunRow, FakeFleet, Vec<TrialEnd>) {
-    let StartedRun { dir, mut store, expansion, run } = begin(PLAN);
+    let mut started = begin(PLAN);
     let mut fleet = FakeFleet {
         messages: VecDeque::new(),
         jobs: BTreeMap::new(),
@@ -225,19 +219,8 @@ fn run_on(
         nodes,
         requests: Vec::new(),
     };
-    let stop = AtomicBool::new(false);
-    let mut listener = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
-    let runner = Runner {
-        fleet: &mut fleet,
-        store: &mut store,
-        expansion: &expansion,
-        run: run.clone(),
-        clock: &TickingClock::default(),
-        reporter: &mut listener,
-        stop: &stop,
-    };
-    runner.run().unwrap();
-    let ends = listener.ends;
+    let (_, ends) = started.execute(&mut fleet);
+    let StartedRun { dir, store, run, .. } = started;
     (dir, store, run, fleet, ends)
 }
 

@@ -3,7 +3,6 @@
 mod fakes;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dwell_fleet::{Fleet, FleetError, FromNode};
@@ -11,11 +10,11 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, Job, JobId, PaceEngine, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_record::{Column, Kind, Scalar, Stamps};
-use dwell_runner::{RunEnd, Runner, TrialEnd};
+use dwell_runner::{RunEnd, TrialEnd};
 use dwell_sample::{Sample, State, TimestampSource, TxStamps};
 use dwell_store::{Role, RunRow, Store, TrialState};
 use dwell_units::{Instant, Nanos, Pairing};
-use fakes::{Listener, StartedRun, TickingClock, begin, summary};
+use fakes::{StartedRun, begin, push_segment, summary};
 
 /// Stops at the first failure.
 const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
@@ -106,12 +105,7 @@ impl Fleet for FakeFleet {
             Request::Clock { .. } | Request::ClockState { .. } => {}
             Request::Pull { job, .. } => {
                 let bytes = segment(if self.sends_nothing { 0 } else { 20 });
-                let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
-                self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.push_event(
-                    node,
-                    Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 },
-                );
+                push_segment(&mut self.messages, node, *job, bytes);
             }
         }
         Ok(())
@@ -176,20 +170,9 @@ fn run(sends_nothing: bool) -> RunResult {
 }
 
 fn run_on(mut fleet: FakeFleet, plan: &str) -> RunResult {
-    let StartedRun { dir, mut store, expansion, run } = begin(plan);
-    let stop = AtomicBool::new(false);
-    let mut listener = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
-    let runner = Runner {
-        fleet: &mut fleet,
-        store: &mut store,
-        expansion: &expansion,
-        run: run.clone(),
-        clock: &TickingClock::default(),
-        reporter: &mut listener,
-        stop: &stop,
-    };
-    let end = runner.run().unwrap();
-    let ends = listener.ends;
+    let mut started = begin(plan);
+    let (end, ends) = started.execute(&mut fleet);
+    let StartedRun { dir, store, run, .. } = started;
     let run = store.run(&run.run).unwrap();
     RunResult { _dir: dir, store, run, requests: fleet.requests, end, ends }
 }

@@ -1,5 +1,6 @@
 //! Whole runs with a fake fleet, a fake clock and a real store.
 
+#[expect(dead_code, reason = "shared with the tests of other runs")]
 mod fakes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -64,6 +65,8 @@ struct FakeFleet {
     endless: Option<(String, JobId, Fault)>,
     /// Number of frames of such samples so far.
     endless_frames: u32,
+    /// Number of events that the reflector's node sends between and during trials.
+    chatter: u32,
     /// Number of labs removed.
     rebuilt: u32,
     stop: Arc<AtomicBool>,
@@ -85,6 +88,7 @@ impl FakeFleet {
             leased: 0,
             endless: None,
             endless_frames: 0,
+            chatter: 0,
             rebuilt: 0,
             stop: Arc::default(),
         }
@@ -189,6 +193,10 @@ impl Fleet for FakeFleet {
             self.endless_frames += 1;
             assert!(self.endless_frames <= max_frames, "the trial does not end");
             Some((node, FromNode::Data(job, vec![0; len])))
+        });
+        let message = message.or_else(|| {
+            self.chatter = self.chatter.checked_sub(1)?;
+            Some(("n2".to_owned(), FromNode::Event(Event::Alive { job: JobId(u32::MAX) })))
         });
         if self.interrupt && matches!(message, Some((_, FromNode::Gone(_)))) {
             self.stop.store(true, Ordering::Relaxed);
@@ -326,6 +334,17 @@ fn endless_samples_fail_their_trial() {
     assert_eq!(ends[0], failed("n1 sent more samples than were requested"));
     assert_eq!(ends[1], failed("ping on n1 took longer than 61.45s"));
     assert_eq!(ends[2..], [const { TrialEnd::Finished }; 4]);
+}
+
+#[test]
+fn endless_events_do_not_prevent_the_next_trial() {
+    const EVENTS: u32 = 1_000_000;
+    let mut test_run = TestRun::new();
+    let mut fleet = FakeFleet { chatter: EVENTS, ..FakeFleet::new(&[]) };
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
+    assert_eq!(end, RunEnd::Complete);
+    assert_eq!(ends, [const { TrialEnd::Finished }; 6]);
+    assert!(fleet.chatter > EVENTS / 2, "{} events are left", fleet.chatter);
 }
 
 #[test]

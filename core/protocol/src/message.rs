@@ -14,6 +14,9 @@ pub const VERSION: u32 = 4;
 /// Maximum length of a part of a segment in bytes.
 pub const MAX_PULL_LEN: u64 = 8 << 20;
 
+/// Maximum length of a segment in bytes.
+pub const MAX_SEGMENT_LEN: u64 = 4 << 30;
+
 /// Number of a job, assigned by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u32);
@@ -100,8 +103,8 @@ pub enum Event {
         node: String,
         /// Supported jobs, by the names of [`Job::name`].
         jobs: Vec<String>,
-        /// Id of the running kernel (`/proc/sys/kernel/random/boot_id`): nodes with equal ids share
-        /// CLOCK_REALTIME. `None` if unreadable.
+        /// Id of the running kernel (`/proc/sys/kernel/random/boot_id`): nodes of one kernel share
+        /// CLOCK_REALTIME. The copy of a running virtual machine keeps the id. `None` if unreadable.
         #[serde(default)]
         boot_id: Option<String>,
     },

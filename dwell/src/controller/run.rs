@@ -141,8 +141,7 @@ fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
     dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
     // Locked before the run is created, so that a second runner leaves no trace.
-    let has_devices = matches!(expansion.plan().topology, Topology::Devices(_));
-    let waits = args.wait || (!args.no_wait && has_devices);
+    let waits = args.wait || (!args.no_wait && uses_devices(args, &store, &source, &expansion)?);
     let Some(_lock) = lock(args, &store, waits, &stop, events)? else {
         return Ok(Exit::Interrupted);
     };
@@ -183,6 +182,22 @@ fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
 fn begin_events(events: &mut Events, run: &RunRow) {
     let done = run.trials_finished + run.trials_failed + run.trials_not_run;
     events.run(&run.run, &run.name, run.trials, done, run.seed);
+}
+
+/// Whether the run uses devices: that of `--resume`, whose settings may have changed the topology of its
+/// plan, or a new one.
+fn uses_devices(
+    args: &Args,
+    store: &Store,
+    source: &Source,
+    expansion: &Expansion,
+) -> Result<bool, Failure> {
+    if let Some(resume) = &args.resume
+        && let Resumption::Continue(run) = resumed(store, resume, source)?
+    {
+        return Ok(fleet::devices(&run)?.is_some());
+    }
+    Ok(matches!(expansion.plan().topology, Topology::Devices(_)))
 }
 
 /// Returns the nodes of a new run.

@@ -7,10 +7,10 @@ use dwell_record::{
     Batch, Column, Environment, Figures, Kind, Packets, Stamps, Summary, Trust, Warning,
 };
 use dwell_sample::State;
-use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
+use dwell_store::{NewTrial, Role, RunState, Store};
 use serde_json::json;
 
-use crate::fixture::{Sandbox, object, repository, skip, stderr, stdout};
+use crate::fixture::{Sandbox, begin_run, object, repository, skip, stderr, stdout};
 
 fn import(sandbox: &Sandbox, file: &Path) -> String {
     let imported = sandbox.json(&["import", file.to_str().unwrap()]);
@@ -84,22 +84,7 @@ fn begun(sandbox: &Sandbox, trials: u32) -> String {
         repetition: number,
         parameters: [("ttl".to_owned(), "60".to_owned())].into(),
     };
-    store
-        .begin_run(&NewRun {
-            kind: RunKind::Run,
-            name: "made up".to_owned(),
-            title: None,
-            plan: Some(String::new()),
-            lab_files: None,
-            settings: Vec::new(),
-            seed: 1,
-            axes: json!([]),
-            fleet: None,
-            dwell: "0".to_owned(),
-            owner: "alice@lab".to_owned(),
-            trials: (1..=trials).map(trial).collect(),
-        })
-        .unwrap()
+    begin_run(&mut store, (1..=trials).map(trial).collect()).run
 }
 
 /// Creates a run with one trial per level, each of 400 round trips around it.

@@ -6,10 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use dwell_store::{NewRun, RunKind, RunRow, Store};
+use dwell_store::Store;
 use serde_json::{Value, json};
 
-use crate::fixture::{DWELL, Sandbox, as_root, object, repository, skip, stderr, stdout};
+use crate::fixture::{
+    DWELL, Sandbox, as_root, begin_run, object, repository, skip, stderr, stdout,
+};
 use crate::schemas::{assert_matches_schema, assert_refuses};
 
 /// Runs the last argument by sh, in the home of the host before it. Hosts `down*` refuse the
@@ -120,26 +122,6 @@ impl Devices {
     fn deployment(&self, host: &str) -> PathBuf {
         self.sandbox.path(&format!("homes/{host}/.cache/dwell"))
     }
-}
-
-/// Creates a run without trials.
-fn begun(store: &mut Store) -> RunRow {
-    let new = NewRun {
-        kind: RunKind::Run,
-        name: "made up".to_owned(),
-        title: None,
-        plan: Some(String::new()),
-        lab_files: None,
-        settings: Vec::new(),
-        seed: 1,
-        axes: json!([]),
-        fleet: None,
-        dwell: "0".to_owned(),
-        owner: "alice@lab".to_owned(),
-        trials: Vec::new(),
-    };
-    let name = store.begin_run(&new).unwrap();
-    store.run(&name).unwrap()
 }
 
 #[test]
@@ -388,7 +370,7 @@ fn leased_device_is_neither_checked_renamed_nor_removed() {
     devices.text(&["add", "pi3", "cellar"]);
     let mut store = Store::open(&devices.sandbox.data()).unwrap();
     let lock = store.lock().unwrap();
-    let run = begun(&mut store);
+    let run = begin_run(&mut store, Vec::new());
     store.lease("pi4", &run, "alice@lab").unwrap();
     let in_use = format!("in use by alice@lab, run {}, since ", run.run);
     let output = devices.dwell(&["check"]);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use dwell_io::netns;
 use dwell_io::process::{Handle, Signal};
+use dwell_store::{NewRun, NewTrial, RunKind, RunRow, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -243,4 +244,24 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(since.elapsed() < STEP_TIMEOUT, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Creates a run of an empty plan. Its trials have not started.
+pub(crate) fn begin_run(store: &mut Store, trials: Vec<NewTrial>) -> RunRow {
+    let new = NewRun {
+        kind: RunKind::Run,
+        name: "made up".to_owned(),
+        title: None,
+        plan: Some(String::new()),
+        lab_files: None,
+        settings: Vec::new(),
+        seed: 1,
+        axes: serde_json::json!([]),
+        fleet: None,
+        dwell: "0".to_owned(),
+        owner: "alice@lab".to_owned(),
+        trials,
+    };
+    let name = store.begin_run(&new).unwrap();
+    store.run(&name).unwrap()
 }

@@ -55,7 +55,12 @@ impl Controllers {
 
     /// Starts the first run and waits until it has the devices.
     fn start_first(&self) -> Child {
-        let first = self.start(&mut self.run(&[]), "first");
+        self.start_measuring(&mut self.run(&[]))
+    }
+
+    /// Starts this command of a run and waits until it has the devices.
+    fn start_measuring(&self, command: &mut Command) -> Child {
+        let first = self.start(command, "first");
         wait_until("the first run to measure", || {
             !self.stand_in.sandbox.query("SELECT 1 || '' FROM nodes").is_empty()
         });
@@ -123,7 +128,23 @@ fn second_run_of_one_data_directory_waits() {
 #[test]
 fn resumed_run_waits_for_its_turn() {
     let controllers = Controllers::new();
-    let mut first = controllers.start_first();
+    assert_resumed_run_waits(&controllers, controllers.start_first());
+}
+
+#[test]
+fn resumed_run_with_devices_by_a_setting_waits() {
+    let controllers = Controllers::new();
+    let plan = controllers.stand_in.plan(&crate::runs::in_lab(LONG));
+    let controllers = Controllers { plan, ..controllers };
+    let roles = ["--set", "topology={roles=[\"n1\",\"n2\"]}"];
+    let on = ["--on", "n1=local1,n2=local2"];
+    let run = ["run", &controllers.plan];
+    let mut command = controllers.stand_in.command(&[&run[..], &roles, &on].concat());
+    let first = controllers.start_measuring(&mut command);
+    assert_resumed_run_waits(&controllers, first);
+}
+
+fn assert_resumed_run_waits(controllers: &Controllers, mut first: Child) {
     let resume = ["run", &controllers.plan, "--resume", "last"];
     let refused = controllers.stand_in.command(&[&resume[..], &["--no-wait"]].concat()).output();
     assert_eq!(refused.as_ref().unwrap().status.code(), Some(1), "{refused:?}");

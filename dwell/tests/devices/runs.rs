@@ -62,6 +62,19 @@ fn several_roles_are_bound_by_repeated_options() {
 }
 
 #[test]
+fn one_machine_under_two_names_is_refused() {
+    let stand_in = StandIn::new();
+    stand_in.add("local", &["--address", "127.0.0.1"]);
+    let twin = ["device", "add", "twin", "local", "--address", "127.0.0.1"];
+    assert!(stand_in.command(&twin).output().unwrap().status.success());
+    let plan = stand_in.plan(PLAN);
+    let on = ["--on", "sender=local,receiver=twin"];
+    let output = stand_in.command(&[&["run", &plan][..], &on].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains("same machine as another device"), "{output:?}");
+}
+
+#[test]
 fn wrong_bindings_are_usage_errors_without_a_trace() {
     let sandbox = Sandbox::new();
     let plan = sandbox.write("plan.toml", PLAN);

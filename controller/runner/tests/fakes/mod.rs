@@ -1,14 +1,15 @@
 //! Test doubles shared by the tests of whole runs.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dwell_fleet::{Fleet, FromNode};
 use dwell_plan::{Expansion, Source, expand};
-use dwell_protocol::Progress;
+use dwell_protocol::{Event, JobId, Progress};
 use dwell_record::{Environment, Kind, Packets, Stamps, Summary, Trust};
-use dwell_runner::{Clock, ProgressReporter, TrialEnd, new_trials};
+use dwell_runner::{Clock, ProgressReporter, RunEnd, Runner, TrialEnd, new_trials};
 use dwell_store::{NewRun, RunKind, RunRow, Store};
 use dwell_units::{Instant, Monotonic};
 
@@ -18,6 +19,24 @@ pub(crate) struct StartedRun {
     pub(crate) store: Store,
     pub(crate) expansion: Expansion,
     pub(crate) run: RunRow,
+}
+
+impl StartedRun {
+    /// Runs all trials. Returns how the run and its trials ended.
+    pub(crate) fn execute(&mut self, fleet: &mut dyn Fleet) -> (RunEnd, Vec<TrialEnd>) {
+        let stop = AtomicBool::new(false);
+        let mut listener = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
+        let runner = Runner {
+            fleet,
+            store: &mut self.store,
+            expansion: &self.expansion,
+            run: self.run.clone(),
+            clock: &TickingClock::default(),
+            reporter: &mut listener,
+            stop: &stop,
+        };
+        (runner.run().unwrap(), listener.ends)
+    }
 }
 
 pub(crate) fn begin(plan: &str) -> StartedRun {
@@ -41,6 +60,20 @@ pub(crate) fn begin(plan: &str) -> StartedRun {
     let name = store.begin_run(&new).unwrap();
     let run = store.run(&name).unwrap();
     StartedRun { dir, store, expansion, run }
+}
+
+/// Sends the segment of a job, as a node does that is asked for all of it.
+pub(crate) fn push_segment(
+    messages: &mut VecDeque<(String, FromNode)>,
+    node: &str,
+    job: JobId,
+    segment: Vec<u8>,
+) {
+    let (bytes, crc32) = (segment.len() as u64, crc32fast::hash(&segment));
+    let pulled = Event::Pulled { job, from: 0, bytes, crc32, left: 0 };
+    for message in [FromNode::Data(job, segment), FromNode::Event(pulled)] {
+        messages.push_back((node.to_owned(), message));
+    }
 }
 
 /// Returns the summary that a node reports for a job.

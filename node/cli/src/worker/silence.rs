@@ -1,5 +1,5 @@
-//! Ends a worker whose controller neither sends requests nor takes samples. A lost connection does not always end standard input: if a network
-//! cable is pulled, sshd may wait for hours.
+//! Ends a worker whose controller neither sends requests nor takes samples. A lost connection does not
+//! always end standard input: if a network cable is pulled, sshd may wait for hours.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;

@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum size of a spool in bytes; further writes fail.
-const MAX_LEN: u64 = 4 << 30;
+use dwell_protocol::MAX_SEGMENT_LEN;
 
-/// A spool. Clones share it.
+/// A spool of at most [`MAX_SEGMENT_LEN`] bytes; further writes fail. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Spool(Arc<Mutex<Inner>>);
 
@@ -30,7 +29,7 @@ impl Spool {
 
     pub(super) fn append(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = self.lock();
-        if inner.len + bytes.len() as u64 > MAX_LEN {
+        if inner.len + bytes.len() as u64 > MAX_SEGMENT_LEN {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the spool is full"));
         }
         let written = inner.file.write(bytes)?;
