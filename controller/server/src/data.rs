@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dwell_store::{Store, StoreError};
 use tokio::sync::Semaphore;
@@ -18,7 +18,7 @@ const MAX_READERS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Stores {
     dir: PathBuf,
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
     idle: Mutex<Vec<OpenStore>>,
 }
 
@@ -32,7 +32,7 @@ struct OpenStore {
 
 impl Stores {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, readers: Semaphore::new(MAX_READERS), idle: Mutex::default() }
+        Self { dir, readers: Arc::new(Semaphore::new(MAX_READERS)), idle: Mutex::default() }
     }
 
     /// Returns an open store; `None` if there is no data yet.
@@ -48,8 +48,8 @@ impl Stores {
         }
         drop(idle);
         let store = Store::open_to_read(&self.dir)?;
-        let file = catalogue_file(&self.dir).unwrap_or_default();
-        Ok(Some(OpenStore { store, file }))
+        // The file before the opening: if another one has replaced it since, the store is not used again.
+        Ok(Some(OpenStore { store, file: now.unwrap_or_default() }))
     }
 
     fn give_back(&self, open: OpenStore) {
@@ -73,9 +73,12 @@ impl App {
         &self,
         read: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
-        let _permit = self.stores().readers.acquire().await.map_err(|_| Error::Ending)?;
+        let readers = Arc::clone(&self.stores().readers);
+        let permit = readers.acquire_owned().await.map_err(|_| Error::Ending)?;
         let app = self.clone();
         let read = move || -> Result<Option<T>, Error> {
+            // The thread goes on after its request was cancelled, and so does its permit.
+            let _permit = permit;
             let Some(open) = app.stores().take()? else { return Ok(None) };
             let result = read(&open.store);
             app.stores().give_back(open);

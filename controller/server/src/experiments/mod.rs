@@ -162,7 +162,7 @@ struct Shared {
     folder: Folder,
     cache: Mutex<HashMap<ExperimentId, Arc<Mutex<Cached>>>>,
     watches: follow::Watches,
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
 }
 
 /// What was read of an experiment.
@@ -186,7 +186,7 @@ impl Experiments {
             owner: dwell_results::owner(),
             cache: Mutex::default(),
             watches: follow::Watches::default(),
-            checks: Semaphore::new(MAX_CHECKS),
+            checks: Arc::new(Semaphore::new(MAX_CHECKS)),
         }))
     }
 
@@ -209,8 +209,14 @@ impl Experiments {
         settings: Vec<String>,
     ) -> Result<PlanCheck, Error> {
         check_lengths(&plan, &settings)?;
-        let _permit = self.0.checks.acquire().await.map_err(|_| Error::Ending)?;
-        self.blocking(move |_| Ok(check_plan(&plan, &settings))).await
+        let checks = Arc::clone(&self.0.checks);
+        let permit = checks.acquire_owned().await.map_err(|_| Error::Ending)?;
+        self.blocking(move |_| {
+            // The editor cancels checks of former texts; they count until their threads end.
+            let _permit = permit;
+            Ok(check_plan(&plan, &settings))
+        })
+        .await
     }
 
     /// Lists experiments, the newest first: `limit` of them after the first `offset`.
