@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dwell_store::{RunKind, RunRow, RunState, TrialRow};
 use jiff::Timestamp;
 
 use crate::app::App;
@@ -23,6 +24,11 @@ const PURGE_INTERVAL: Duration = Duration::from_secs(30);
 
 fn folder(data: &Path) -> PathBuf {
     data.join("deleted-runs")
+}
+
+/// Whether a run is deleted and can be restored.
+pub(crate) fn is_deleted(data: &Path, run: &str) -> bool {
+    is_run_name(run) && folder(data).join(run).exists()
 }
 
 /// Whether a name can be one of a run, such as `20261126-1`. Only such names become paths.
@@ -52,7 +58,7 @@ impl App {
     pub(crate) async fn delete_run(&self, run: &str) -> Result<(), Error> {
         let name = run.to_owned();
         let row = self.run_row(&name).await?;
-        if row.state == dwell_store::RunState::Running {
+        if row.state == RunState::Running {
             return Err(Error::Conflict(format!("run {name} is active; stop it first")));
         }
         let data = self.config().data.clone();
@@ -72,6 +78,8 @@ impl App {
     /// # Errors
     /// No run has this name; it was deleted too long ago.
     pub(crate) async fn undo_delete_run(&self, run: &str) -> Result<(), Error> {
+        // Waits for a deletion that has begun; the run is gone after it.
+        let _lock = self.deletion().lock().await;
         self.run_row(run).await?;
         let path = folder(&self.config().data).join(run);
         blocking(move || match fs::remove_file(&path) {
@@ -84,7 +92,7 @@ impl App {
     }
 
     /// Returns the row of a run, also of a deleted one.
-    pub(crate) async fn run_row(&self, run: &str) -> Result<dwell_store::RunRow, Error> {
+    pub(crate) async fn run_row(&self, run: &str) -> Result<RunRow, Error> {
         let missing = || Error::NotFound(format!("there is no run '{}'", shortened(run)));
         if !is_run_name(run) {
             return Err(missing());
@@ -99,19 +107,44 @@ impl App {
             self.experiments().purge().await;
             let data = self.config().data.clone();
             let marked = blocking(move || Ok(deleted_runs(&data))).await.unwrap_or_default();
-            for (run, _) in marked.iter().filter(|(_, time)| is_purged(time, Timestamp::now())) {
-                self.delete_for_ever(run).await;
+            for (run, time) in marked.iter().filter(|(_, time)| is_purged(time, Timestamp::now())) {
+                self.delete_for_ever(run, time).await;
             }
             tokio::time::sleep(PURGE_INTERVAL).await;
         }
     }
 
-    async fn delete_for_ever(&self, run: &str) {
+    /// Whether a run was continued after it was marked, such as in a terminal. It is kept then.
+    async fn was_continued(&self, run: &str, marked: &str) -> bool {
+        let Ok(marked) = marked.trim().parse::<Timestamp>() else { return false };
+        let name = run.to_owned();
+        let read = self.read(move |store| {
+            let row = store.run(&name)?;
+            let is_later = |trial: &TrialRow| {
+                trial.first_ns.is_some_and(|at| i128::from(at) > marked.as_nanosecond())
+            };
+            let is_measured = row.kind == RunKind::Run && store.trials(&row)?.iter().any(is_later);
+            Ok(row.state == RunState::Running || is_measured)
+        });
+        matches!(read.await, Ok(Some(true)))
+    }
+
+    /// Deletes a run that was marked at this time.
+    async fn delete_for_ever(&self, run: &str, marked: &str) {
+        let _lock = self.deletion().lock().await;
+        let path = folder(&self.config().data).join(run);
+        // It was restored.
+        if !path.exists() {
+            return;
+        }
+        if self.was_continued(run, marked).await {
+            let _ = tokio::fs::remove_file(path).await;
+            return;
+        }
         let arguments = ["delete", "--yes", "--", run].map(OsString::from);
         let deleted = self.command(arguments, DELETE_TIMEOUT).await;
         // Exit code 2: there is no such run any more. Any other failure is tried again.
         if deleted.is_ok_and(|output| matches!(output.code, Some(0 | 2))) {
-            let path = folder(&self.config().data).join(run);
             let _ = tokio::fs::remove_file(path).await;
         }
     }

@@ -175,9 +175,14 @@ pub(super) async fn get(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
+/// Returns the newest run that is not deleted.
 async fn newest(app: &App) -> Result<RunRow, Error> {
-    let newest = app.read(|store| Ok(store.run_page(&RunFilter::default(), 0, 1)?.0)).await?;
-    let newest = newest.unwrap_or_default().into_iter().next();
+    let data = app.config().data.clone();
+    let newest = app.read(move |store| {
+        let hidden = deleted_runs(&data).into_keys().collect();
+        Ok(store.run_page(&RunFilter { hidden, ..RunFilter::default() }, 0, 1)?.0)
+    });
+    let newest = newest.await?.unwrap_or_default().into_iter().next();
     newest.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))
 }
 

@@ -27,6 +27,7 @@ use self::plan::{MAX_PLAN_LEN, PlanCheck, check_plan};
 pub(crate) use self::store::{ExperimentId, UNDO_TIMEOUT, is_purged, now, unreadable, write_file};
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};
 use crate::Config;
+use crate::deleted_runs::is_deleted;
 use crate::error::Error;
 
 /// Number of experiments whose files are remembered.
@@ -304,7 +305,8 @@ impl Experiments {
     /// Resumes an experiment that ended early.
     ///
     /// # Errors
-    /// No experiment has this name, it is active, finished or deleted, or too many wait.
+    /// No experiment has this name; it is active or finished; it or its run is deleted; or too many
+    /// wait.
     pub(crate) async fn resume(&self, id: &str) -> Result<Experiment, Error> {
         let id = parse(id)?;
         self.blocking(move |shared| shared.resume(&id)).await
@@ -553,6 +555,12 @@ impl Shared {
         }
         let record: Record = read_json(&files.record()).ok_or_else(|| not_found(id.as_str()))?;
         let run = now.experiment.run.as_deref();
+        if let Some(run) = run.filter(|run| is_deleted(&self.data, run)) {
+            return Err(Error::Conflict(format!(
+                "run {run} of experiment {} is deleted; restore it first",
+                id.as_str()
+            )));
+        }
         files.start(&self.program, self.arguments(&files, &record, run))?;
         Ok(self.snapshot(id)?.experiment)
     }
