@@ -41,6 +41,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::timeout::TimeoutBody;
 
 use body::Limits;
+pub(crate) use body::MAX_IMPORT_LEN;
 pub(crate) use connections::Gate;
 use csrf::CsrfKey;
 use host::Hosts;

@@ -8,7 +8,7 @@ use askama::Template;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, MultipartError};
-use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, State};
+use axum::extract::{Multipart, Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -21,11 +21,9 @@ use super::pager::{ListQuery, Pager};
 use super::redirect;
 use super::runs::{ListedRun, listed};
 use super::trash::Deletion;
+use crate::access::MAX_IMPORT_LEN;
 use crate::app::App;
 use crate::error::Error;
-
-/// Maximum length of an uploaded file in bytes.
-const MAX_UPLOAD_LEN: usize = 256 << 20;
 
 /// Bytes of a file that are read at once.
 const EXPORT_BATCH: usize = 64 << 10;
@@ -33,7 +31,7 @@ const EXPORT_BATCH: usize = 64 << 10;
 pub(super) fn router() -> Router<App> {
     Router::new()
         .route("/data", get(page))
-        .route("/data/import", post(import).layer(DefaultBodyLimit::max(MAX_UPLOAD_LEN)))
+        .route("/data/import", post(import))
         .route("/runs/{run}/export", get(export))
 }
 
@@ -80,7 +78,7 @@ async fn data_page(app: &App, query: ListQuery, refused: Option<String>) -> Resu
         pager,
         directory: directory.display().to_string(),
         disk,
-        max_upload: amounts::bytes(MAX_UPLOAD_LEN as u64),
+        max_upload: amounts::bytes(MAX_IMPORT_LEN as u64),
         refused,
     })
 }
