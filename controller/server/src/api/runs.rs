@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -18,12 +17,10 @@ use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::{Json, Path, Query};
 use super::page;
 use crate::app::App;
+use crate::command::CHANGE_TIMEOUT;
 use crate::deleted_runs::deleted_runs;
 use crate::error::Error;
 use crate::experiments::UNDO_TIMEOUT;
-
-/// Time-out of adding a note.
-const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum length of a note, in bytes.
 const MAX_NOTE_LEN: usize = 16 << 10;
@@ -265,7 +262,7 @@ pub(super) async fn note(
         return Err(Error::Invalid("text: a note must not be empty".to_owned()).into());
     }
     let arguments = ["note".into(), "--".into(), run.into(), note.text.into()];
-    app.command(arguments, NOTE_TIMEOUT).await?.success()?;
+    app.command(arguments, CHANGE_TIMEOUT).await?.success()?;
     Ok(StatusCode::NO_CONTENT)
 }
 
