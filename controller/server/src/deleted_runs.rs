@@ -12,12 +12,16 @@ use std::time::Duration;
 use dwell_store::{RunKind, RunRow, RunState, TrialRow};
 use jiff::Timestamp;
 
+use crate::api::upload_folder;
 use crate::app::App;
 use crate::error::Error;
-use crate::experiments::{is_purged, now, unreadable, write_file};
+use crate::experiments::{is_purged, now, remove_old, unreadable, write_file};
 
 /// Time-out of one deletion.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Age of an upload that nothing waits for: an import ends within an hour.
+const MAX_UPLOAD_AGE: Duration = Duration::from_secs(2 * 3_600);
 
 /// Interval of deleting what can no longer be restored.
 const PURGE_INTERVAL: Duration = Duration::from_secs(30);
@@ -101,12 +105,17 @@ impl App {
         self.read(move |store| Ok(store.run(&name)?)).await?.ok_or_else(missing)
     }
 
-    /// Deletes for ever what was deleted more than ten minutes ago, until the server ends.
+    /// Deletes for ever what was deleted more than ten minutes ago, and uploads that a killed server
+    /// left, until the server ends.
     pub(crate) async fn purge(self) {
         loop {
             self.experiments().purge().await;
             let data = self.config().data.clone();
-            let marked = blocking(move || Ok(deleted_runs(&data))).await.unwrap_or_default();
+            let marked = blocking(move || {
+                remove_old(&upload_folder(&data), "", MAX_UPLOAD_AGE);
+                Ok(deleted_runs(&data))
+            });
+            let marked = marked.await.unwrap_or_default();
             for (run, time) in marked.iter().filter(|(_, time)| is_purged(time, Timestamp::now())) {
                 self.delete_for_ever(run, time).await;
             }

@@ -106,7 +106,7 @@ impl App {
 
     /// Creates a directory for an uploaded file, on the file system of the data directory.
     async fn upload_dir(&self) -> Result<tempfile::TempDir, Error> {
-        let parent = self.config().data.join("uploads");
+        let parent = upload_folder(&self.config().data);
         let create = move || -> Result<tempfile::TempDir, Error> {
             let make = || -> io::Result<tempfile::TempDir> {
                 fs::create_dir_all(&parent)?;
@@ -116,6 +116,11 @@ impl App {
         };
         tokio::task::spawn_blocking(create).await.map_err(|_| Error::Ending)?
     }
+}
+
+/// The directory of files that are being imported.
+pub(crate) fn upload_folder(data: &FilePath) -> PathBuf {
+    data.join("uploads")
 }
 
 /// Checks the name of an uploaded file, which becomes the name of the run.

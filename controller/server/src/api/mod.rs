@@ -18,6 +18,7 @@ use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use self::data::upload_folder;
 pub(crate) use self::error::ApiError;
 use self::error::CommonErrors;
 pub(crate) use self::events::RunWatches;

@@ -24,7 +24,9 @@ use self::events::Tail;
 pub(crate) use self::events::{OffsetEvent, Summary};
 pub(crate) use self::follow::{Change, Watch};
 use self::plan::{MAX_PLAN_LEN, PlanCheck, check_plan};
-pub(crate) use self::store::{ExperimentId, UNDO_TIMEOUT, is_purged, now, unreadable, write_file};
+pub(crate) use self::store::{
+    ExperimentId, UNDO_TIMEOUT, is_purged, now, remove_old, unreadable, write_file,
+};
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};
 use crate::Config;
 use crate::deleted_runs::is_deleted;
