@@ -63,6 +63,15 @@ fn catalogue_file(dir: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
+/// Returns free and total bytes of the file system of a directory, or of the nearest one above it
+/// that exists.
+pub(crate) fn disk_space(dir: &Path) -> Option<(u64, u64)> {
+    // A relative path has no parent that can be opened.
+    let dir = std::path::absolute(dir).ok()?;
+    let stat = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok())?;
+    Some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+}
+
 impl App {
     /// Reads from the store on a thread that may block. Returns `None` without calling `read` if
     /// there is no data yet.
@@ -85,5 +94,18 @@ impl App {
             result.map(Some)
         };
         tokio::task::spawn_blocking(read).await.map_err(|_| Error::Ending)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_space_of_a_missing_directory_is_that_of_its_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let (free, all) = disk_space(&dir.path().join("a/b")).unwrap();
+        assert!(free <= all && all > 0);
+        assert!(disk_space(Path::new("missing")).is_some_and(|(_, all)| all > 0));
     }
 }

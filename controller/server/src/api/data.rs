@@ -21,6 +21,7 @@ use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::Query;
 use crate::access::MAX_IMPORT_LEN;
 use crate::app::App;
+use crate::data::disk_space;
 use crate::error::Error;
 use crate::experiments::unreadable;
 
@@ -74,8 +75,7 @@ impl App {
                 .sum(),
             samples_bytes: size_of(&dir.join("samples")),
             experiments_bytes: size_of(&dir.join("experiments")),
-            free_bytes: rustix::fs::statvfs(&dir)
-                .map_or(0, |of| of.f_bavail.saturating_mul(of.f_frsize)),
+            free_bytes: disk_space(&dir).map_or(0, |(free, _)| free),
         });
         sizes.await.map_err(|_| Error::Ending)
     }

@@ -22,7 +22,7 @@ pub(crate) use self::data::upload_folder;
 pub(crate) use self::error::ApiError;
 use self::error::CommonErrors;
 pub(crate) use self::events::RunWatches;
-pub(crate) use self::runs::RunObjects;
+pub(crate) use self::runs::{ExportData, ExportFormat, RunObjects};
 use crate::app::App;
 
 /// Maximum number of elements of a page of a list.

@@ -1,6 +1,7 @@
 //! `/runs`.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
@@ -279,7 +280,7 @@ pub(super) struct ExportQuery {
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum ExportFormat {
+pub(crate) enum ExportFormat {
     Csv,
     Jsonl,
     Hdr,
@@ -287,7 +288,7 @@ enum ExportFormat {
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum ExportData {
+pub(crate) enum ExportData {
     Samples,
     Host,
     Spikes,
@@ -304,23 +305,39 @@ pub(super) async fn samples(
     Path(run): Path<String>,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, ApiError> {
-    let run = app.run_row(&run).await?.run;
-    let (format, kind) = match query.format.unwrap_or(ExportFormat::Csv) {
-        ExportFormat::Csv => ("csv", "text/csv; charset=utf-8"),
-        ExportFormat::Jsonl => ("jsonl", "application/jsonl"),
-        ExportFormat::Hdr => ("hdr", "text/plain; charset=utf-8"),
-    };
-    let what = match query.what.unwrap_or(ExportData::Samples) {
-        ExportData::Samples => "samples",
-        ExportData::Host => "host",
-        ExportData::Spikes => "spikes",
-    };
-    let name = format!("attachment; filename=\"{run}-{what}.{format}\"");
-    let body = app.stream(
-        ["export", "--format", format, "--what", what, "--", &run].map(std::ffi::OsString::from),
-    );
-    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
-    Ok((headers, body.await?).into_response())
+    let format = query.format.unwrap_or(ExportFormat::Csv);
+    Ok(app.export(&run, format, query.what.unwrap_or(ExportData::Samples)).await?)
+}
+
+impl App {
+    /// Streams data of a run, as `dwell export` prints them, as a file to save.
+    ///
+    /// # Errors
+    /// No run has this name, or it has no such data.
+    pub(crate) async fn export(
+        &self,
+        run: &str,
+        format: ExportFormat,
+        what: ExportData,
+    ) -> Result<Response, Error> {
+        let run = self.run_row(run).await?.run;
+        let (format, kind) = match format {
+            ExportFormat::Csv => ("csv", "text/csv; charset=utf-8"),
+            ExportFormat::Jsonl => ("jsonl", "application/jsonl"),
+            ExportFormat::Hdr => ("hdr", "text/plain; charset=utf-8"),
+        };
+        let what = match what {
+            ExportData::Samples => "samples",
+            ExportData::Host => "host",
+            ExportData::Spikes => "spikes",
+        };
+        let arguments = ["export", "--format", format, "--what", what, "--", &run];
+        let body = self.stream(arguments.map(OsString::from)).await?;
+        let name = format!("attachment; filename=\"{run}-{what}.{format}\"");
+        let kind = kind.to_owned();
+        let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)];
+        Ok((headers, body).into_response())
+    }
 }
 
 /// Returns the samples of a trial as a Parquet file
