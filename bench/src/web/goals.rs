@@ -39,7 +39,7 @@ pub(super) struct Watched {
     pub(super) updates: f64,
 }
 
-/// Judges every goal. `streams` and `pages` are the numbers that were attempted.
+/// Judges every goal. `streams` is the number of event streams that were to be opened.
 pub(super) fn judge(measured: &Measured, streams: u64) -> Vec<Judged> {
     let exact = |value: Option<f64>| value.map(Estimate::exact);
     let of = |get: fn(&Round) -> f64| -> Vec<f64> { measured.rounds.iter().map(get).collect() };

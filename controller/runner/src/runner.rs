@@ -61,7 +61,7 @@ pub trait ProgressReporter {
     fn trial_started(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
     /// Progress of the current measurement.
     fn progress(&mut self, progress: &Progress);
-    /// The summary of a measured trial, before [`Self::ended`]. Does nothing by default.
+    /// The summary of a finished trial, before [`Self::ended`].
     fn measured(&mut self, trial: u32, summary: &Summary);
     /// A trial ended.
     fn ended(&mut self, trial: u32, end: &TrialEnd);

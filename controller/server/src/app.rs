@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::access::{self, Access};
 use crate::api::{RunObjects, RunWatches};
@@ -35,6 +35,8 @@ struct Shared {
     /// Commands whose output is streamed.
     streams: Arc<Semaphore>,
     run_watches: RunWatches,
+    /// Held while a run is deleted for ever or restored.
+    deletion: Mutex<()>,
     pages: PageState,
 }
 
@@ -52,6 +54,7 @@ impl App {
             commands: Semaphore::new(MAX_COMMANDS),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             run_watches: RunWatches::default(),
+            deletion: Mutex::default(),
             pages: PageState::default(),
         }))
     }
@@ -78,6 +81,10 @@ impl App {
 
     pub(crate) fn run_watches(&self) -> &RunWatches {
         &self.0.run_watches
+    }
+
+    pub(crate) fn deletion(&self) -> &Mutex<()> {
+        &self.0.deletion
     }
 
     pub(crate) fn metrics(&self) -> &metrics::Cached {

@@ -16,6 +16,13 @@ use crate::error::Error;
 /// Maximum number of bytes kept of a command's output.
 const MAX_OUTPUT_LEN: u64 = 16 << 20;
 
+/// Time-out of a command that only changes the catalogue.
+pub(crate) const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Time-out of a command that connects to a device or reads runs. It ends before its request does
+/// (`access`), so that the answer says which command took too long.
+pub(crate) const WORK_TIMEOUT: Duration = Duration::from_secs(110);
+
 /// Number of bytes of a streamed output that are read at once.
 const CHUNK_LEN: usize = 64 << 10;
 
@@ -108,6 +115,9 @@ impl App {
                 // An argument has a null character.
                 io::ErrorKind::InvalidInput => {
                     Error::Invalid("a value has a null character".to_owned())
+                }
+                io::ErrorKind::ArgumentListTooLong => {
+                    Error::Invalid("a value is too long".to_owned())
                 }
                 _ => failed(&error),
             })

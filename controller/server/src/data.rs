@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dwell_store::{Store, StoreError};
 use tokio::sync::Semaphore;
@@ -18,7 +18,7 @@ const MAX_READERS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Stores {
     dir: PathBuf,
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
     idle: Mutex<Vec<OpenStore>>,
 }
 
@@ -32,7 +32,7 @@ struct OpenStore {
 
 impl Stores {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, readers: Semaphore::new(MAX_READERS), idle: Mutex::default() }
+        Self { dir, readers: Arc::new(Semaphore::new(MAX_READERS)), idle: Mutex::default() }
     }
 
     /// Returns an open store; `None` if there is no data yet.
@@ -48,8 +48,8 @@ impl Stores {
         }
         drop(idle);
         let store = Store::open_to_read(&self.dir)?;
-        let file = catalogue_file(&self.dir).unwrap_or_default();
-        Ok(Some(OpenStore { store, file }))
+        // The file before the opening: if another one has replaced it since, the store is not used again.
+        Ok(Some(OpenStore { store, file: now.unwrap_or_default() }))
     }
 
     fn give_back(&self, open: OpenStore) {
@@ -63,6 +63,15 @@ fn catalogue_file(dir: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
+/// Returns free and total bytes of the file system of a directory, or of the nearest one above it
+/// that exists.
+pub(crate) fn disk_space(dir: &Path) -> Option<(u64, u64)> {
+    // A relative path has no parent that can be opened.
+    let dir = std::path::absolute(dir).ok()?;
+    let stat = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok())?;
+    Some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+}
+
 impl App {
     /// Reads from the store on a thread that may block. Returns `None` without calling `read` if
     /// there is no data yet.
@@ -73,14 +82,30 @@ impl App {
         &self,
         read: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
-        let _permit = self.stores().readers.acquire().await.map_err(|_| Error::Ending)?;
+        let readers = Arc::clone(&self.stores().readers);
+        let permit = readers.acquire_owned().await.map_err(|_| Error::Ending)?;
         let app = self.clone();
         let read = move || -> Result<Option<T>, Error> {
+            // The thread goes on after its request was cancelled, and so does its permit.
+            let _permit = permit;
             let Some(open) = app.stores().take()? else { return Ok(None) };
             let result = read(&open.store);
             app.stores().give_back(open);
             result.map(Some)
         };
         tokio::task::spawn_blocking(read).await.map_err(|_| Error::Ending)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_space_of_a_missing_directory_is_that_of_its_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let (free, all) = disk_space(&dir.path().join("a/b")).unwrap();
+        assert!(free <= all && all > 0);
+        assert!(disk_space(Path::new("missing")).is_some_and(|(_, all)| all > 0));
     }
 }

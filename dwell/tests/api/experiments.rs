@@ -59,6 +59,17 @@ fn stopped_experiment_is_resumed() {
     assert_eq!(server.post(&format!("/experiments/{id}/stop")).status, 202);
     let stopped = server.wait_for_state(&id, "stopped");
     assert!(stopped["done"].as_u64() < Some(4), "{stopped}");
+    // Its run is not continued while it is deleted: it would be lost with its new trials.
+    let deleted = wait_until("deleted", || {
+        let answer = server.json("DELETE", &format!("/runs/{run}"), &Value::Null);
+        if answer.status == 202 { Ok(answer.json()) } else { Err(answer.text()) }
+    });
+    assert_eq!(deleted["name"], json!(run));
+    assert_eq!(server.get("/runs/last").error(), (404, "not-found".into()));
+    let refused = server.post(&format!("/experiments/{id}/resume"));
+    assert_eq!(refused.error(), (409, "conflict".into()));
+    assert!(refused.text().contains("restore it first"), "{}", refused.text());
+    assert_eq!(server.post(&format!("/runs/{run}/undo")).status, 204);
     wait_until("resumed", || match server.post(&format!("/experiments/{id}/resume")) {
         answer if answer.status == 202 => Ok(()),
         answer => Err(answer.text()),

@@ -5,7 +5,7 @@ use std::fs;
 use dwell_io::process::{Handle, Signal};
 use serde_json::{Value, json};
 
-use crate::server::{Sandbox, Server, is_root, plan};
+use crate::server::{Sandbox, Server, is_root, plan, wait_until};
 
 #[test]
 fn killed_server_loses_no_experiment() {
@@ -69,6 +69,45 @@ fn two_servers_show_and_stop_one_experiment() {
     assert_eq!(one.post(&format!("/experiments/{id}/stop")).status, 202);
     other.wait_for_state(&id, "stopped");
     assert_eq!(other.get("/runs").json()["total"], 1);
+}
+
+#[test]
+fn run_is_purged_unless_continued_after_its_deletion() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox.data());
+    let device = json!({ "name": "pi4", "destination": "h" });
+    assert_eq!(server.json("POST", "/devices", &device).status, 201);
+    drop(server);
+    // Deleted at 00:10; one of them has a trial that was measured at 00:20.
+    const MARKED_NS: i64 = 1_767_226_200_000_000_000;
+    const LATER_NS: i64 = MARKED_NS + 600_000_000_000;
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
+    db.execute_batch(&format!(
+        "INSERT INTO plans (id, name, text) VALUES (1, 'small', 'version = 1');
+         INSERT INTO runs
+             (id, run, kind, plan_id, name, state, started, finished, settings, seed, axes, dwell)
+             SELECT id, '20260101-' || id, 'run', 1, 'small', 'stopped', '2026-01-01T00:00:00Z',
+                    '2026-01-01T00:30:00Z', '[]', 1, '[]', '0'
+             FROM (SELECT 1 AS id UNION SELECT 2);
+         INSERT INTO trials
+             (run_id, number, cell, repetition, position, state, parameters, first_ns)
+             VALUES (1, 1, 0, 1, 1, 'finished', '{{}}', {}), (2, 1, 0, 1, 1, 'finished', '{{}}', {LATER_NS});",
+        MARKED_NS - 1
+    ))
+    .unwrap();
+    drop(db);
+    let marks = sandbox.data().join("deleted-runs");
+    fs::create_dir(&marks).unwrap();
+    for run in ["20260101-1", "20260101-2"] {
+        fs::write(marks.join(run), "2026-01-01T00:10:00.000Z").unwrap();
+    }
+    let server = Server::start(&sandbox.data());
+    wait_until("purged", || match fs::read_dir(&marks).unwrap().count() {
+        0 => Ok(()),
+        count => Err(count),
+    });
+    let kept = server.get("/runs").json();
+    assert_eq!((&kept["total"], &kept["runs"][0]["run"]), (&json!(1), &json!("20260101-2")));
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn hostile_bodies_are_refused() {
         json!({ "name": "x", "destination": "h", "tags": ["a,b"] }),
         json!({ "name": "x", "destination": "h", "interfaces": ["/../etc"] }),
         json!({ "name": "x", "destination": "h", "notes": "a\0b" }),
+        json!({ "name": "x", "destination": "h", "notes": "a".repeat(500_000) }),
         json!({ "name": "x", "destination": "h", "planet": "mars" }),
     ] {
         assert_eq!(server.json("POST", "/devices", &device).error().0, 422, "{device}");

@@ -8,8 +8,11 @@ const MAX_BODY_LEN: usize = 1 << 20;
 /// Maximum length of the login form, which needs no session.
 const MAX_LOGIN_LEN: usize = 4 << 10;
 
-/// Maximum length of an imported file.
-const MAX_IMPORT_LEN: usize = 256 << 20;
+/// Maximum length of an imported file in bytes.
+pub(crate) const MAX_IMPORT_LEN: usize = 256 << 20;
+
+/// Paths that take files.
+const IMPORT_PATHS: [&str; 2] = ["/data/import", "/api/v1/data/import"];
 
 /// Time for a form or a JSON object to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -38,9 +41,11 @@ impl Limits {
     /// Returns the limits of requests to a path.
     pub(crate) fn of(path: &str) -> Self {
         let small = Self { len: MAX_BODY_LEN, body: Some(BODY_TIMEOUT), answer: ANSWER_TIMEOUT };
-        match path.trim_end_matches('/').rsplit_once('/') {
-            Some((_, "import")) => Self { len: MAX_IMPORT_LEN, body: None, answer: IMPORT_TIMEOUT },
-            Some(("", "login")) => Self { len: MAX_LOGIN_LEN, ..small },
+        match path {
+            path if IMPORT_PATHS.contains(&path) => {
+                Self { len: MAX_IMPORT_LEN, body: None, answer: IMPORT_TIMEOUT }
+            }
+            "/login" => Self { len: MAX_LOGIN_LEN, ..small },
             _ => small,
         }
     }
@@ -52,10 +57,10 @@ mod tests {
 
     #[test]
     fn only_imports_may_be_large() {
-        for path in ["/data/import", "/api/v1/import", "/api/v1/runs/import/"] {
+        for path in IMPORT_PATHS {
             assert_eq!(Limits::of(path).len, MAX_IMPORT_LEN, "{path}");
         }
-        for path in ["/", "/import/x", "/data/imports", "/experiments", "/api/v1/experiments"] {
+        for path in ["/", "/import/x", "/data/imports", "/experiments", "/api/v1/devices/import"] {
             assert_eq!(Limits::of(path).len, MAX_BODY_LEN, "{path}");
         }
         assert_eq!(Limits::of("/login").len, MAX_LOGIN_LEN);

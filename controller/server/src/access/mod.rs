@@ -41,6 +41,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::timeout::TimeoutBody;
 
 use body::Limits;
+pub(crate) use body::MAX_IMPORT_LEN;
 pub(crate) use connections::Gate;
 use csrf::CsrfKey;
 use host::Hosts;
@@ -192,15 +193,15 @@ impl Access {
         })
     }
 
-    /// Counts and logs a failed attempt.
+    /// Counts and logs a failed attempt. Attempts beyond the limit are neither counted nor logged, so
+    /// that a flood of them does not make others wait longer.
     fn failed(&self, now: Instant, address: IpAddr, refusal: Refusal) -> Refusal {
         let mut attempts = locked(&self.attempts);
-        let wait = attempts.wait(now, address);
-        attempts.count(now, address);
-        drop(attempts);
-        if let Some(wait) = wait {
+        if let Some(wait) = attempts.wait(now, address) {
             return Refusal::TooManyAttempts(wait);
         }
+        attempts.count(now, address);
+        drop(attempts);
         (self.log)(&format!("dwell: wrong token from {address}"));
         refusal
     }

@@ -62,7 +62,7 @@ impl Refusal {
         match self {
             Self::Host(_) => "wrong-host",
             Self::Embedded => "embedded",
-            Self::TooLarge(_) => "too-large",
+            Self::TooLarge(_) => "too-long",
             Self::NoToken => "token-missing",
             Self::WrongToken => "token-wrong",
             Self::TokenUnreadable => "token-unreadable",

@@ -110,6 +110,24 @@ fn deleted_token_does_not_open_the_server() {
 }
 
 #[test]
+fn flood_of_wrong_tokens_does_not_lengthen_the_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = access(&AccessConfig::default(), dir.path());
+    let token = create_token(dir.path()).unwrap().text;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::AUTHORIZATION, header::HeaderValue::from_static("Bearer wrong"));
+    let address = IpAddr::from([192, 0, 2, 1]);
+    for _ in 0..1_000 {
+        assert!(access.visitor(&headers, address).is_err());
+    }
+    let Err(Refusal::TooManyAttempts(wait)) = access.log_in(address, &token) else {
+        panic!("the address has to wait");
+    };
+    assert!(wait <= std::time::Duration::from_secs(30), "{wait:?}");
+    assert!(access.log_in(IpAddr::from([192, 0, 2, 2]), &token).is_ok(), "others need not wait");
+}
+
+#[test]
 fn requests_have_exactly_one_authority() {
     let headers = |hosts: &[&'static str]| {
         let mut headers = HeaderMap::new();

@@ -1,7 +1,6 @@
 //! `/compare`: differences between runs, computed by `dwell compare`.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -11,10 +10,8 @@ use utoipa::IntoParams;
 use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::Query;
 use crate::app::App;
+use crate::command::WORK_TIMEOUT;
 use crate::error::Error;
-
-/// Time-out of a comparison.
-const COMPARE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum number of runs of a comparison.
 const MAX_RUNS: usize = 20;
@@ -49,7 +46,7 @@ pub(super) async fn compare(
     arguments.extend(query.metric.map(|metric| OsString::from(format!("--metric={metric}"))));
     arguments.push("--".into());
     arguments.extend(names.into_iter().map(OsString::from));
-    let text = app.command(arguments, COMPARE_TIMEOUT).await?.success()?;
+    let text = app.command(arguments, WORK_TIMEOUT).await?.success()?;
     let object = serde_json::from_str(&text)
         .map_err(|error| Error::Command(format!("dwell compare printed no JSON: {error}")))?;
     Ok(axum::Json(object))

@@ -1,5 +1,6 @@
 //! `/data`: what the data directory holds, and imports.
 
+use std::error::Error as StdError;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::LengthLimitError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -16,13 +18,12 @@ use tokio_stream::StreamExt as _;
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{ApiError, ChangeErrors, CommonErrors};
-use super::extract::{Query, too_long};
+use super::extract::Query;
+use crate::access::MAX_IMPORT_LEN;
 use crate::app::App;
+use crate::data::disk_space;
 use crate::error::Error;
 use crate::experiments::unreadable;
-
-/// Maximum length of an imported file, in bytes.
-pub(crate) const MAX_IMPORT_LEN: u64 = 256 << 20;
 
 /// Time-out of an import, after the file was received.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -74,8 +75,7 @@ impl App {
                 .sum(),
             samples_bytes: size_of(&dir.join("samples")),
             experiments_bytes: size_of(&dir.join("experiments")),
-            free_bytes: rustix::fs::statvfs(&dir)
-                .map_or(0, |of| of.f_bavail.saturating_mul(of.f_frsize)),
+            free_bytes: disk_space(&dir).map_or(0, |(free, _)| free),
         });
         sizes.await.map_err(|_| Error::Ending)
     }
@@ -106,7 +106,7 @@ impl App {
 
     /// Creates a directory for an uploaded file, on the file system of the data directory.
     async fn upload_dir(&self) -> Result<tempfile::TempDir, Error> {
-        let parent = self.config().data.join("uploads");
+        let parent = upload_folder(&self.config().data);
         let create = move || -> Result<tempfile::TempDir, Error> {
             let make = || -> io::Result<tempfile::TempDir> {
                 fs::create_dir_all(&parent)?;
@@ -116,6 +116,11 @@ impl App {
         };
         tokio::task::spawn_blocking(create).await.map_err(|_| Error::Ending)?
     }
+}
+
+/// The directory of files that are being imported.
+pub(crate) fn upload_folder(data: &FilePath) -> PathBuf {
+    data.join("uploads")
 }
 
 /// Checks the name of an uploaded file, which becomes the name of the run.
@@ -133,24 +138,28 @@ fn file_name(name: &str) -> Result<&str, Error> {
     Ok(name)
 }
 
-/// Writes a body of limited length to a file.
+/// Writes a body to a file. `access` limits its length.
 async fn receive(path: &FilePath, content: Body) -> Result<(), Error> {
     let failed = |error: io::Error| unreadable("write", path, &error);
     let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
     let mut stream = content.into_data_stream();
-    let mut length = 0;
     while let Some(chunk) = stream.next().await {
-        let chunk: Bytes = chunk.map_err(|error| {
-            let text = format!("the upload ended early: {error}");
-            Error::Request(StatusCode::BAD_REQUEST, "bad-request", text)
-        })?;
-        length += chunk.len() as u64;
-        if length > MAX_IMPORT_LEN {
-            return Err(too_long(MAX_IMPORT_LEN).0);
-        }
+        let chunk: Bytes = chunk.map_err(|error| upload_error(&error))?;
         file.write_all(&chunk).await.map_err(failed)?;
     }
     file.flush().await.map_err(failed)
+}
+
+/// Converts an error of receiving a file.
+fn upload_error(error: &axum::Error) -> Error {
+    let cause: &dyn StdError = error;
+    let mut causes = std::iter::successors(Some(cause), |cause| (*cause).source());
+    if causes.any(|cause| cause.is::<LengthLimitError>()) {
+        let text = format!("the file is longer than {MAX_IMPORT_LEN} bytes");
+        return Error::Request(StatusCode::PAYLOAD_TOO_LARGE, "too-long", text);
+    }
+    let text = format!("the upload ended early: {error}");
+    Error::Request(StatusCode::BAD_REQUEST, "bad-request", text)
 }
 
 /// Size of all files below a directory.
@@ -190,11 +199,6 @@ pub(super) async fn import(
     Query(query): Query<ImportQuery>,
     body: Body,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-    // Refused before any of it is read.
-    if length.is_some_and(|length: u64| length > MAX_IMPORT_LEN) {
-        return Err(too_long(MAX_IMPORT_LEN));
-    }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
     if kind.is_some_and(|kind| !kind.starts_with("application/octet-stream")) {
         return Err(ApiError::request(
@@ -204,4 +208,21 @@ pub(super) async fn import(
         ));
     }
     Ok((StatusCode::CREATED, axum::Json(app.import(&query.name, body).await?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Limited;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn upload_beyond_its_limit_is_too_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let limited = |len| Body::new(Limited::new(Body::from("12345"), len));
+        assert!(receive(&path, limited(5)).await.is_ok());
+        let error = receive(&path, limited(4)).await.unwrap_err();
+        assert_eq!(error.status(), StatusCode::PAYLOAD_TOO_LARGE, "{error}");
+    }
 }

@@ -1,7 +1,6 @@
 //! `/devices`. Changes are made by `dwell device`, as in a terminal.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -16,14 +15,9 @@ use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::{Json, Path, Query};
 use super::page;
 use crate::app::App;
+use crate::command::{CHANGE_TIMEOUT, WORK_TIMEOUT};
 use crate::deleted_runs::shortened;
 use crate::error::Error;
-
-/// Time-out of a change of the catalogue.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Time-out of a command that connects to a device.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Which devices are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -280,7 +274,7 @@ pub(super) async fn check(
 ) -> Result<axum::Json<Value>, ApiError> {
     check_exists(&app, &name).await?;
     let arguments = ["device", "check", "--json", "--", &name].map(OsString::from);
-    let output = app.command(arguments, CONNECT_TIMEOUT).await?;
+    let output = app.command(arguments, WORK_TIMEOUT).await?;
     // A device that does not answer is a result, too.
     match serde_json::from_str(&output.stdout) {
         Ok(object) => Ok(axum::Json(object)),
@@ -311,6 +305,6 @@ pub(super) async fn remove(
     arguments.extend(query.keep_files.unwrap_or(false).then_some("--keep-files"));
     arguments.extend(["--", &name]);
     let arguments = arguments.into_iter().map(OsString::from);
-    app.command(arguments, CONNECT_TIMEOUT).await?.success()?;
+    app.command(arguments, WORK_TIMEOUT).await?.success()?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -50,12 +50,12 @@ impl IntoResponse for ApiError {
 
 /// Errors that every request may get.
 #[derive(IntoResponses)]
-#[allow(dead_code, reason = "described only")]
+#[expect(dead_code, reason = "openapi.json describes them; handlers answer with `ApiError`")]
 pub(crate) enum CommonErrors {
     /// The request is malformed: its path, query or JSON
     #[response(status = 400)]
     BadRequest(ErrorBody),
-    /// Not logged in
+    /// The token is missing or wrong
     #[response(status = 401)]
     Unauthorized(ErrorBody),
     /// The request comes from another page
@@ -74,7 +74,7 @@ pub(crate) enum CommonErrors {
 
 /// Errors of requests that change something.
 #[derive(IntoResponses)]
-#[allow(dead_code, reason = "described only")]
+#[expect(dead_code, reason = "openapi.json describes them; handlers answer with `ApiError`")]
 pub(crate) enum ChangeErrors {
     /// It does not fit to the present state, or a command of dwell failed
     #[response(status = 409)]

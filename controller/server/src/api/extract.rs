@@ -9,10 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
 
-/// Maximum length of a JSON body, in bytes.
-pub(super) const MAX_JSON_LEN: usize = 1 << 20;
-
-/// A JSON body.
+/// A JSON body, whose length `access` limits.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
@@ -54,19 +51,8 @@ fn bad_json(error: &serde_json::Error) -> ApiError {
 }
 
 /// Converts an error of reading a body.
-pub(super) fn body_error(error: &BytesRejection) -> ApiError {
-    match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_long(MAX_JSON_LEN as u64),
-        status => {
-            ApiError::request(status, "bad-request", format!("the body cannot be read: {error}"))
-        }
-    }
-}
-
-/// The error of a body that is longer than this.
-pub(super) fn too_long(max: u64) -> ApiError {
-    let text = format!("the body is longer than {max} bytes");
-    ApiError::request(StatusCode::PAYLOAD_TOO_LARGE, "too-long", text)
+fn body_error(error: &BytesRejection) -> ApiError {
+    ApiError::request(error.status(), "bad-request", format!("the body cannot be read: {error}"))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -10,7 +10,6 @@ mod extract;
 mod runs;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,11 +18,11 @@ use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use self::data::upload_folder;
 pub(crate) use self::error::ApiError;
 use self::error::CommonErrors;
 pub(crate) use self::events::RunWatches;
-use self::extract::MAX_JSON_LEN;
-pub(crate) use self::runs::RunObjects;
+pub(crate) use self::runs::{ExportData, ExportFormat, RunObjects};
 use crate::app::App;
 
 /// Maximum number of elements of a page of a list.
@@ -59,7 +58,6 @@ pub(crate) fn router() -> Router<App> {
         .route("/openapi.json", get(openapi_json))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::wrong_method)
-        .layer(DefaultBodyLimit::max(MAX_JSON_LEN))
 }
 
 fn documented() -> OpenApiRouter<App> {

@@ -1,8 +1,8 @@
 //! `/runs`.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -18,12 +18,10 @@ use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::{Json, Path, Query};
 use super::page;
 use crate::app::App;
+use crate::command::CHANGE_TIMEOUT;
 use crate::deleted_runs::deleted_runs;
 use crate::error::Error;
 use crate::experiments::UNDO_TIMEOUT;
-
-/// Time-out of adding a note.
-const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum length of a note, in bytes.
 const MAX_NOTE_LEN: usize = 16 << 10;
@@ -175,9 +173,14 @@ pub(super) async fn get(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
+/// Returns the newest run that is not deleted.
 async fn newest(app: &App) -> Result<RunRow, Error> {
-    let newest = app.read(|store| Ok(store.run_page(&RunFilter::default(), 0, 1)?.0)).await?;
-    let newest = newest.unwrap_or_default().into_iter().next();
+    let data = app.config().data.clone();
+    let newest = app.read(move |store| {
+        let hidden = deleted_runs(&data).into_keys().collect();
+        Ok(store.run_page(&RunFilter { hidden, ..RunFilter::default() }, 0, 1)?.0)
+    });
+    let newest = newest.await?.unwrap_or_default().into_iter().next();
     newest.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))
 }
 
@@ -260,7 +263,7 @@ pub(super) async fn note(
         return Err(Error::Invalid("text: a note must not be empty".to_owned()).into());
     }
     let arguments = ["note".into(), "--".into(), run.into(), note.text.into()];
-    app.command(arguments, NOTE_TIMEOUT).await?.success()?;
+    app.command(arguments, CHANGE_TIMEOUT).await?.success()?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -277,7 +280,7 @@ pub(super) struct ExportQuery {
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum ExportFormat {
+pub(crate) enum ExportFormat {
     Csv,
     Jsonl,
     Hdr,
@@ -285,7 +288,7 @@ enum ExportFormat {
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum ExportData {
+pub(crate) enum ExportData {
     Samples,
     Host,
     Spikes,
@@ -302,23 +305,39 @@ pub(super) async fn samples(
     Path(run): Path<String>,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, ApiError> {
-    let run = app.run_row(&run).await?.run;
-    let (format, kind) = match query.format.unwrap_or(ExportFormat::Csv) {
-        ExportFormat::Csv => ("csv", "text/csv; charset=utf-8"),
-        ExportFormat::Jsonl => ("jsonl", "application/jsonl"),
-        ExportFormat::Hdr => ("hdr", "text/plain; charset=utf-8"),
-    };
-    let what = match query.what.unwrap_or(ExportData::Samples) {
-        ExportData::Samples => "samples",
-        ExportData::Host => "host",
-        ExportData::Spikes => "spikes",
-    };
-    let name = format!("attachment; filename=\"{run}-{what}.{format}\"");
-    let body = app.stream(
-        ["export", "--format", format, "--what", what, "--", &run].map(std::ffi::OsString::from),
-    );
-    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
-    Ok((headers, body.await?).into_response())
+    let format = query.format.unwrap_or(ExportFormat::Csv);
+    Ok(app.export(&run, format, query.what.unwrap_or(ExportData::Samples)).await?)
+}
+
+impl App {
+    /// Streams data of a run, as `dwell export` prints them, as a file to save.
+    ///
+    /// # Errors
+    /// No run has this name, or it has no such data.
+    pub(crate) async fn export(
+        &self,
+        run: &str,
+        format: ExportFormat,
+        what: ExportData,
+    ) -> Result<Response, Error> {
+        let run = self.run_row(run).await?.run;
+        let (format, kind) = match format {
+            ExportFormat::Csv => ("csv", "text/csv; charset=utf-8"),
+            ExportFormat::Jsonl => ("jsonl", "application/jsonl"),
+            ExportFormat::Hdr => ("hdr", "text/plain; charset=utf-8"),
+        };
+        let what = match what {
+            ExportData::Samples => "samples",
+            ExportData::Host => "host",
+            ExportData::Spikes => "spikes",
+        };
+        let arguments = ["export", "--format", format, "--what", what, "--", &run];
+        let body = self.stream(arguments.map(OsString::from)).await?;
+        let name = format!("attachment; filename=\"{run}-{what}.{format}\"");
+        let kind = kind.to_owned();
+        let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)];
+        Ok((headers, body).into_response())
+    }
 }
 
 /// Returns the samples of a trial as a Parquet file

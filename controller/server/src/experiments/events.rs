@@ -101,7 +101,7 @@ pub(crate) struct Progress {
     pub(crate) p99_ns: Option<i64>,
 }
 
-/// A trial that ended, with its last figures.
+/// A trial that ended, with its figures: exact if it finished, otherwise those of its last progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub(crate) struct EndedTrial {
     /// Number of the trial.

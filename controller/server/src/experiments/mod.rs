@@ -24,9 +24,12 @@ use self::events::Tail;
 pub(crate) use self::events::{OffsetEvent, Summary};
 pub(crate) use self::follow::{Change, Watch};
 use self::plan::{MAX_PLAN_LEN, PlanCheck, check_plan};
-pub(crate) use self::store::{ExperimentId, UNDO_TIMEOUT, is_purged, now, unreadable, write_file};
+pub(crate) use self::store::{
+    ExperimentId, UNDO_TIMEOUT, is_purged, now, remove_old, unreadable, write_file,
+};
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};
 use crate::Config;
+use crate::deleted_runs::is_deleted;
 use crate::error::Error;
 
 /// Number of experiments whose files are remembered.
@@ -162,7 +165,7 @@ struct Shared {
     folder: Folder,
     cache: Mutex<HashMap<ExperimentId, Arc<Mutex<Cached>>>>,
     watches: follow::Watches,
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
 }
 
 /// What was read of an experiment.
@@ -186,7 +189,7 @@ impl Experiments {
             owner: dwell_results::owner(),
             cache: Mutex::default(),
             watches: follow::Watches::default(),
-            checks: Semaphore::new(MAX_CHECKS),
+            checks: Arc::new(Semaphore::new(MAX_CHECKS)),
         }))
     }
 
@@ -209,8 +212,14 @@ impl Experiments {
         settings: Vec<String>,
     ) -> Result<PlanCheck, Error> {
         check_lengths(&plan, &settings)?;
-        let _permit = self.0.checks.acquire().await.map_err(|_| Error::Ending)?;
-        self.blocking(move |_| Ok(check_plan(&plan, &settings))).await
+        let checks = Arc::clone(&self.0.checks);
+        let permit = checks.acquire_owned().await.map_err(|_| Error::Ending)?;
+        self.blocking(move |_| {
+            // The editor cancels checks of former texts; they count until their threads end.
+            let _permit = permit;
+            Ok(check_plan(&plan, &settings))
+        })
+        .await
     }
 
     /// Lists experiments, the newest first: `limit` of them after the first `offset`.
@@ -298,7 +307,8 @@ impl Experiments {
     /// Resumes an experiment that ended early.
     ///
     /// # Errors
-    /// No experiment has this name, it is active, finished or deleted, or too many wait.
+    /// No experiment has this name; it is active or finished; it or its run is deleted; or too many
+    /// wait.
     pub(crate) async fn resume(&self, id: &str) -> Result<Experiment, Error> {
         let id = parse(id)?;
         self.blocking(move |shared| shared.resume(&id)).await
@@ -547,6 +557,12 @@ impl Shared {
         }
         let record: Record = read_json(&files.record()).ok_or_else(|| not_found(id.as_str()))?;
         let run = now.experiment.run.as_deref();
+        if let Some(run) = run.filter(|run| is_deleted(&self.data, run)) {
+            return Err(Error::Conflict(format!(
+                "run {run} of experiment {} is deleted; restore it first",
+                id.as_str()
+            )));
+        }
         files.start(&self.program, self.arguments(&files, &record, run))?;
         Ok(self.snapshot(id)?.experiment)
     }

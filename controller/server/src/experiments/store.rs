@@ -23,6 +23,9 @@ use crate::error::Error;
 /// Time during which a deletion can be undone.
 pub(crate) const UNDO_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Start of the names of directories that are being written or removed.
+const TEMPORARY_PREFIX: &str = ".new-";
+
 /// Maximum length of a file of an experiment that is read as a whole.
 const MAX_FILE_LEN: u64 = 1 << 20;
 
@@ -224,7 +227,7 @@ impl Folder {
     ) -> Result<(ExperimentId, Files), Error> {
         let failed = |error: io::Error| unreadable("write to", &self.dir, &error);
         fs::create_dir_all(&self.dir).map_err(failed)?;
-        let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.dir);
+        let temporary = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(&self.dir);
         let temporary = temporary.map_err(failed)?;
         let files = Files { dir: temporary.path().to_owned(), deleted: None };
         write_json(&files.record(), record).map_err(failed)?;
@@ -270,16 +273,25 @@ impl Folder {
             let dir = self.trash().join(id.as_str());
             let deleted = read_text(&dir.join("deleted")).ok();
             if is_purged(deleted.as_deref().unwrap_or_default(), now) {
+                // Renamed first, so that it is restored as a whole or not at all.
+                let removed = self.dir.join(format!("{TEMPORARY_PREFIX}{}", id.as_str()));
                 // Tried again later.
-                let _ = fs::remove_dir_all(dir);
+                let _ = fs::rename(dir, &removed).and_then(|()| fs::remove_dir_all(removed));
             }
         }
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        for entry in entries.filter(|it| it.file_name().to_string_lossy().starts_with(".new-")) {
-            let age = entry.metadata().and_then(|it| it.modified()).map(|time| time.elapsed());
-            if age.is_ok_and(|age| age.is_ok_and(|age| age > UNDO_TIMEOUT)) {
-                let _ = fs::remove_dir_all(entry.path());
-            }
+        remove_old(&self.dir, TEMPORARY_PREFIX, UNDO_TIMEOUT);
+    }
+}
+
+/// Removes the directories in `dir` whose names begin with `prefix` and that are older than `age`: a
+/// killed server left them.
+pub(crate) fn remove_old(dir: &Path, prefix: &str, age: Duration) {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries.filter(|it| it.file_name().to_string_lossy().starts_with(prefix)) {
+        let since = entry.metadata().and_then(|it| it.modified()).map(|time| time.elapsed());
+        if since.is_ok_and(|since| since.is_ok_and(|since| since > age)) {
+            // Tried again later.
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
@@ -385,6 +397,25 @@ mod tests {
     }
 
     #[test]
+    fn only_old_directories_with_the_prefix_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, age| {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), "x").unwrap();
+            let time = std::time::SystemTime::now() - age;
+            File::open(&path).unwrap().set_modified(time).unwrap();
+        };
+        let minute = Duration::from_secs(60);
+        make(".new-old", 3 * minute);
+        make(".new-young", minute);
+        make("other", 3 * minute);
+        remove_old(dir.path(), TEMPORARY_PREFIX, 2 * minute);
+        let left = [".new-old", ".new-young", "other"].map(|name| dir.path().join(name).exists());
+        assert_eq!(left, [false, true, true]);
+    }
+
+    #[test]
     fn deleted_experiment_is_restored_or_purged() {
         let data = tempfile::tempdir().unwrap();
         let folder = Folder::new(data.path());
@@ -402,5 +433,8 @@ mod tests {
         assert!(folder.files(&id).is_some(), "it can still be restored");
         folder.purge(Timestamp::now() + jiff::Span::new().minutes(11));
         assert!(folder.files(&id).is_none());
+        let left = fs::read_dir(data.path().join("experiments")).unwrap().flatten();
+        let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        assert_eq!(left, [".trash"]);
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
@@ -23,10 +22,8 @@ use super::layout::{Layout, render};
 use super::run::{Content, json};
 use super::{ignore_problem, query_text, said};
 use crate::app::App;
+use crate::command::WORK_TIMEOUT;
 use crate::error::Error;
-
-/// Time for a comparison. It resamples all values of all runs.
-const COMPARE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum number of runs of a comparison.
 const MAX_RUNS: usize = 8;
@@ -199,7 +196,7 @@ async fn compared(app: &App, selection: &Selection) -> Result<Arc<Content>, Erro
     let arguments = ["compare", "--json"].map(String::from).into_iter().chain(metric);
     let runs = rows.iter().map(|row| row.run.clone());
     let arguments = arguments.chain(["--".to_owned()]).chain(runs).map(OsString::from);
-    let output = app.command(arguments, COMPARE_TIMEOUT).await?;
+    let output = app.command(arguments, WORK_TIMEOUT).await?;
     let object: Value = match (output.code, serde_json::from_str(&output.stdout)) {
         (Some(0), Ok(object)) => object,
         _ => return Err(Error::Command(said(&output))),

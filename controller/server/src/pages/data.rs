@@ -1,14 +1,13 @@
 //! `/data`: sizes of the stored runs, export, import and deletion.
 
-use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 
 use askama::Template;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, MultipartError};
-use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, State};
+use axum::extract::{Multipart, Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -21,11 +20,11 @@ use super::pager::{ListQuery, Pager};
 use super::redirect;
 use super::runs::{ListedRun, listed};
 use super::trash::Deletion;
+use crate::access::MAX_IMPORT_LEN;
+use crate::api::{ExportData, ExportFormat};
 use crate::app::App;
+use crate::data::disk_space;
 use crate::error::Error;
-
-/// Maximum length of an uploaded file in bytes.
-const MAX_UPLOAD_LEN: usize = 256 << 20;
 
 /// Bytes of a file that are read at once.
 const EXPORT_BATCH: usize = 64 << 10;
@@ -33,7 +32,7 @@ const EXPORT_BATCH: usize = 64 << 10;
 pub(super) fn router() -> Router<App> {
     Router::new()
         .route("/data", get(page))
-        .route("/data/import", post(import).layer(DefaultBodyLimit::max(MAX_UPLOAD_LEN)))
+        .route("/data/import", post(import))
         .route("/runs/{run}/export", get(export))
 }
 
@@ -50,13 +49,6 @@ struct Page {
     max_upload: String,
     /// Why a file was not imported.
     refused: Option<String>,
-}
-
-/// Returns free and total bytes of the file system of a directory, or of the nearest one above it
-/// that exists.
-pub(super) fn disk_space(dir: &FilePath) -> Option<(u64, u64)> {
-    let stat = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok())?;
-    Some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
 }
 
 async fn page(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<Response, Error> {
@@ -80,7 +72,7 @@ async fn data_page(app: &App, query: ListQuery, refused: Option<String>) -> Resu
         pager,
         directory: directory.display().to_string(),
         disk,
-        max_upload: amounts::bytes(MAX_UPLOAD_LEN as u64),
+        max_upload: amounts::bytes(MAX_IMPORT_LEN as u64),
         refused,
     })
 }
@@ -145,22 +137,17 @@ async fn export(
     Path(run): Path<String>,
     Query(ExportQuery { format }): Query<ExportQuery>,
 ) -> Result<Response, Error> {
-    let kind = match &*format {
-        "csv" => "text/csv; charset=utf-8",
-        "jsonl" => "application/x-ndjson",
-        "hdr" => "text/plain; charset=utf-8",
+    let format = match &*format {
+        "csv" => ExportFormat::Csv,
+        "jsonl" => ExportFormat::Jsonl,
+        "hdr" => ExportFormat::Hdr,
         "parquet" => return archive(&app, run).await,
         _ => {
             let formats = "use csv, jsonl, hdr or parquet";
             return Err(Error::Invalid(format!("format '{format}': {formats}")));
         }
     };
-    let run = app.run_row(&run).await?.run;
-    let arguments = ["export", "--format", &format, "--", &run].map(OsString::from);
-    let body = app.stream(arguments).await?;
-    let name = format!("attachment; filename=\"{run}.{format}\"");
-    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
-    Ok((headers, body).into_response())
+    app.export(&run, format, ExportData::Samples).await
 }
 
 /// Sends the sample files of all trials in one archive: `TRIAL.parquet`.
@@ -274,12 +261,5 @@ mod tests {
         for ((name, _), content) in files.iter().zip(&contents) {
             assert!(std::fs::read(dir.path().join(name)).unwrap() == *content, "{name}");
         }
-    }
-
-    #[test]
-    fn disk_space_of_a_missing_directory_is_that_of_its_parent() {
-        let dir = tempfile::tempdir().unwrap();
-        let (free, all) = disk_space(&dir.path().join("a/b")).unwrap();
-        assert!(free <= all && all > 0);
     }
 }

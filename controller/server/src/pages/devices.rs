@@ -2,7 +2,6 @@
 //! them.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
@@ -25,13 +24,8 @@ use super::pager::{ListQuery, Pager};
 use super::trash::Deletion;
 use super::{ignore_problem, redirect, said};
 use crate::app::App;
+use crate::command::{CHANGE_TIMEOUT, WORK_TIMEOUT};
 use crate::error::Error;
-
-/// Time for commands that only change the catalogue.
-const EDIT_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Time for a check: connecting, copying the node program and asking it.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -383,7 +377,7 @@ async fn add(State(app): State<App>, Form(fields): Form<Fields>) -> Result<Respo
     let mut arguments: Vec<OsString> = vec!["device".into(), "add".into()];
     arguments.extend(fields.options(&Fields::default()));
     arguments.extend(["--".into(), (&name).into(), fields.destination.trim().into()]);
-    let output = app.command(arguments, EDIT_TIMEOUT).await?;
+    let output = app.command(arguments, CHANGE_TIMEOUT).await?;
     if output.code != Some(0) {
         return Ok(render_refused(&FormPage::new(None, fields, Some(said(&output)))));
     }
@@ -416,7 +410,7 @@ async fn edit(
         let mut arguments: Vec<OsString> = vec!["device".into(), "edit".into()];
         arguments.extend(options);
         arguments.extend(["--".into(), (&name).into()]);
-        let output = app.command(arguments, EDIT_TIMEOUT).await?;
+        let output = app.command(arguments, CHANGE_TIMEOUT).await?;
         if output.code != Some(0) {
             return Ok(render_refused(&FormPage::new(Some(name), fields, Some(said(&output)))));
         }
@@ -427,7 +421,7 @@ async fn edit(
 /// Checks a device. Its page shows the stored result, also of a failure.
 async fn check(State(app): State<App>, Path(name): Path<String>) -> Result<Redirect, Error> {
     let arguments = ["device", "check", "--", &name].map(OsString::from);
-    let output = app.command(arguments, CHECK_TIMEOUT).await?;
+    let output = app.command(arguments, WORK_TIMEOUT).await?;
     match output.code {
         Some(0 | 1) => Ok(redirect(&format!("/devices/{name}"))),
         _ => Err(Error::Command(said(&output))),

@@ -174,8 +174,8 @@ fn parameters<'a>(all: impl IntoIterator<Item = (&'a String, &'a String)>) -> St
     named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the stored figures of the main delay of each trial that ended. Events have those of the
-/// last progress only, and short trials have none.
+/// Returns the stored figures of the main delay of each trial that ended. Events have
+/// those of round trips only.
 async fn stored_figures(app: &App, summary: &Summary) -> Result<BTreeMap<u32, Figures>, Error> {
     let Some(run) = summary.run.clone() else { return Ok(BTreeMap::new()) };
     let wanted: BTreeSet<u32> = summary.ended.iter().map(|ended| ended.trial).collect();

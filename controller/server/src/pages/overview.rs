@@ -16,12 +16,12 @@ use dwell_store::{CheckResult, RunFilter, RunState};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::data::disk_space;
 use super::ignore_problem;
 use super::layout::{Layout, Status, render};
 use super::runs::ListedRun;
 use super::trash::Deletion;
 use crate::app::App;
+use crate::data::disk_space;
 use crate::error::Error;
 
 /// Number of runs and devices in each list.

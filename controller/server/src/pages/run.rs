@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
@@ -20,13 +19,11 @@ use serde_json::Value;
 use super::layout::{Layout, Status, render, render_refused};
 use super::{ignore_problem, redirect, said};
 use crate::app::App;
+use crate::command::CHANGE_TIMEOUT;
 use crate::error::Error;
 
 /// Number of runs whose pages are kept.
 const MAX_RENDERED: usize = 8;
-
-/// Time for commands that only change the catalogue.
-const EDIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -204,7 +201,7 @@ async fn note(
     Form(Note { note }): Form<Note>,
 ) -> Result<Response, Error> {
     let arguments = ["note", "--", &run, &note].map(OsString::from);
-    let output = app.command(arguments, EDIT_TIMEOUT).await?;
+    let output = app.command(arguments, CHANGE_TIMEOUT).await?;
     if output.code != Some(0) {
         return run_page(&app, &run, Some((note, said(&output)))).await;
     }

@@ -5,17 +5,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::app::App;
+use crate::command::WORK_TIMEOUT;
 use crate::deleted_runs::deleted_runs;
 use crate::error::Error;
 use crate::experiments::UNDO_TIMEOUT;
-
-/// Time after which the removing command is ended. It connects to the device.
-const REMOVE_TIMEOUT: Duration = Duration::from_secs(110);
 
 /// A deletion, as the lists show it.
 #[derive(Clone, Debug)]
@@ -110,7 +107,7 @@ impl App {
 
     async fn remove_device(&self, name: &str) {
         let arguments = ["device", "remove", "--yes", "--", name].map(OsString::from);
-        match self.command(arguments, REMOVE_TIMEOUT).await {
+        match self.command(arguments, WORK_TIMEOUT).await {
             Ok(output) if output.code == Some(0) => self.trash().undo(name),
             Ok(output) => self.trash().fail(name, super::said(&output)),
             Err(error) => self.trash().fail(name, error.to_string()),

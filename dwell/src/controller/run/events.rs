@@ -21,9 +21,43 @@ pub(super) struct Events {
     /// Whether the last line may be incomplete.
     is_line_open: bool,
     trial: u32,
-    /// The last progress of the current trial.
-    latest: Option<Probes>,
+    /// Figures of the current trial: those of its last progress, or of its summary.
+    latest: Figures,
     last_progress: Option<Instant>,
+    /// Whether the end of the run is written.
+    has_ended: bool,
+}
+
+/// Figures of a trial, as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    sent: Option<u64>,
+    lost: Option<u64>,
+    p50_ns: Option<i64>,
+    p99_ns: Option<i64>,
+}
+
+impl From<&Probes> for Figures {
+    fn from(probes: &Probes) -> Self {
+        Self {
+            sent: Some(probes.sent),
+            lost: Some(probes.lost),
+            p50_ns: probes.p50_ns,
+            p99_ns: probes.p99_ns,
+        }
+    }
+}
+
+impl From<&Summary> for Figures {
+    fn from(summary: &Summary) -> Self {
+        let rtt = summary.metrics.get("rtt_ns");
+        Self {
+            sent: summary.packets.map(|packets| packets.sent),
+            lost: summary.packets.map(|packets| packets.lost),
+            p50_ns: rtt.and_then(|rtt| rtt.p50),
+            p99_ns: rtt.and_then(|rtt| rtt.p99),
+        }
+    }
 }
 
 impl Events {
@@ -39,8 +73,9 @@ impl Events {
             is_line_open: file.is_some(),
             file,
             trial: 0,
-            latest: None,
+            latest: Figures::default(),
             last_progress: None,
+            has_ended: false,
         })
     }
 
@@ -62,8 +97,11 @@ impl Events {
     }
 
     /// The run ended: `finished`, `stopped` by a rule of the plan, `interrupted` by the user or
-    /// `failed`.
+    /// `failed`. Later ends are ignored: a result that cannot be printed does not change the run.
     pub(super) fn end(&mut self, state: &str, reason: Option<&str>) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
         self.write(json!({ "event": "end", "state": state, "reason": reason }));
     }
 
@@ -80,7 +118,7 @@ impl Events {
 impl ProgressReporter for Events {
     fn trial_started(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>) {
         self.trial = trial;
-        self.latest = None;
+        self.latest = Figures::default();
         self.write(json!({
             "event": "trial",
             "trial": trial,
@@ -91,7 +129,7 @@ impl ProgressReporter for Events {
     }
 
     fn progress(&mut self, probes: &Probes) {
-        self.latest = Some(*probes);
+        self.latest = probes.into();
         if self.last_progress.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
             return;
         }
@@ -106,7 +144,9 @@ impl ProgressReporter for Events {
         }));
     }
 
-    fn measured(&mut self, _: u32, _: &Summary) {}
+    fn measured(&mut self, _: u32, summary: &Summary) {
+        self.latest = summary.into();
+    }
 
     fn ended(&mut self, trial: u32, end: &TrialEnd) {
         let (state, reason) = match end {
@@ -114,16 +154,16 @@ impl ProgressReporter for Events {
             TrialEnd::Failed(reason) => ("failed", Some(reason)),
             TrialEnd::NotRun(reason) => ("not_run", Some(reason)),
         };
-        let latest = self.latest.take();
+        let latest = std::mem::take(&mut self.latest);
         self.write(json!({
             "event": "trial_end",
             "trial": trial,
             "state": state,
             "reason": reason,
-            "sent": latest.as_ref().map(|probes| probes.sent),
-            "lost": latest.as_ref().map(|probes| probes.lost),
-            "p50_ns": latest.as_ref().and_then(|probes| probes.p50_ns),
-            "p99_ns": latest.as_ref().and_then(|probes| probes.p99_ns),
+            "sent": latest.sent,
+            "lost": latest.lost,
+            "p50_ns": latest.p50_ns,
+            "p99_ns": latest.p99_ns,
         }));
     }
 
@@ -169,6 +209,8 @@ impl ProgressReporter for Both<'_> {
 mod tests {
     use std::fs;
 
+    use dwell_record::{Kind, Packets};
+
     use super::*;
 
     const PROBES: Probes = Probes { sent: 9, lost: 1, p50_ns: Some(5), p99_ns: None };
@@ -184,7 +226,7 @@ mod tests {
         events.progress(&PROBES);
         // Too soon after the first.
         events.progress(&Probes { sent: 10, ..PROBES });
-        events.ended(1, &TrialEnd::Finished);
+        events.ended(1, &TrialEnd::Failed("no reply".to_owned()));
         events.end("finished", None);
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<Value> =
@@ -194,6 +236,33 @@ mod tests {
         assert_eq!((&lines[2]["sent"], &lines[3]["sent"]), (&json!(9), &json!(10)));
         let at = lines[0]["at"].as_str().unwrap();
         assert!(at.len() == 24 && at.parse::<Timestamp>().is_ok(), "{at}");
+    }
+
+    #[test]
+    fn finished_trial_has_the_figures_of_its_summary() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut events = Events::open(Some(&path)).unwrap();
+        let mut summary = Summary::new(Kind::Ping, String::new(), String::new());
+        summary.packets = Some(Packets { sent: 12, lost: 2, ..Packets::default() });
+        let rtt = dwell_record::Figures { p50: Some(7), p99: Some(8), ..Default::default() };
+        summary.metrics.insert("rtt_ns".into(), rtt);
+        events.trial_started(0, 2, 1, &BTreeMap::new());
+        events.progress(&PROBES);
+        events.measured(1, &summary);
+        events.ended(1, &TrialEnd::Finished);
+        events.trial_started(1, 2, 2, &BTreeMap::new());
+        events.ended(2, &TrialEnd::NotRun("no engine".to_owned()));
+        events.end("finished", None);
+        events.end("failed", Some("cannot print the result"));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let figures =
+            |line: &Value| ["sent", "lost", "p50_ns", "p99_ns"].map(|name| line[name].as_i64());
+        assert_eq!(figures(&lines[2]), [12, 2, 7, 8].map(Some), "{text}");
+        assert_eq!(figures(&lines[4]), [None; 4], "{text}");
+        assert_eq!((lines.len(), &lines[5]["state"]), (6, &json!("finished")), "{text}");
     }
 
     #[test]
