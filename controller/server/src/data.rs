@@ -63,6 +63,14 @@ fn catalogue_file(dir: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
+/// Returns free and total bytes of the file system of a directory, or of the nearest one above it
+/// that exists.
+pub(crate) fn disk_space(dir: &Path) -> Option<(u64, u64)> {
+    let stat = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok())?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    Some((bytes(stat.f_bavail), bytes(stat.f_blocks)))
+}
+
 impl App {
     /// Reads from the store on a thread that may block. Returns `None` without calling `read` if
     /// there is no data yet.
@@ -82,5 +90,17 @@ impl App {
             result.map(Some)
         };
         tokio::task::spawn_blocking(read).await.map_err(|_| Error::Ending)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_space_of_a_missing_directory_is_that_of_its_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let (free, all) = disk_space(&dir.path().join("a/b")).unwrap();
+        assert!(free <= all && all > 0);
     }
 }

@@ -102,6 +102,7 @@ impl App {
             for (run, _) in marked.iter().filter(|(_, time)| is_purged(time, Timestamp::now())) {
                 self.delete_for_ever(run).await;
             }
+            self.purge_devices().await;
             tokio::time::sleep(PURGE_INTERVAL).await;
         }
     }
@@ -122,7 +123,8 @@ pub(crate) fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-async fn blocking<T: Send + 'static>(
+/// Runs work on files on a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::Ending)?

@@ -18,6 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::{Query, too_long};
 use crate::app::App;
+use crate::data::disk_space;
 use crate::error::Error;
 use crate::experiments::unreadable;
 
@@ -74,8 +75,7 @@ impl App {
                 .sum(),
             samples_bytes: size_of(&dir.join("samples")),
             experiments_bytes: size_of(&dir.join("experiments")),
-            free_bytes: rustix::fs::statvfs(&dir)
-                .map_or(0, |of| of.f_bavail.saturating_mul(of.f_frsize)),
+            free_bytes: disk_space(&dir).map_or(0, |(free, _)| free),
         });
         sizes.await.map_err(|_| Error::Ending)
     }

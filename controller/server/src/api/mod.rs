@@ -19,6 +19,7 @@ use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use self::data::MAX_IMPORT_LEN;
 pub(crate) use self::error::ApiError;
 use self::error::CommonErrors;
 pub(crate) use self::events::RunWatches;
@@ -82,6 +83,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(events::experiment))
         .routes(routes!(devices::list, devices::add))
         .routes(routes!(devices::get, devices::edit, devices::remove))
+        .routes(routes!(devices::undo))
         .routes(routes!(devices::check))
         .routes(routes!(data::sizes))
         .routes(routes!(data::import))

@@ -176,7 +176,12 @@ pub(super) async fn get(
 }
 
 async fn newest(app: &App) -> Result<RunRow, Error> {
-    let newest = app.read(|store| Ok(store.run_page(&RunFilter::default(), 0, 1)?.0)).await?;
+    let data = app.config().data.clone();
+    let newest = app.read(move |store| {
+        let hidden = deleted_runs(&data).into_keys().collect();
+        Ok(store.run_page(&RunFilter { hidden, ..RunFilter::default() }, 0, 1)?.0)
+    });
+    let newest = newest.await?;
     let newest = newest.unwrap_or_default().into_iter().next();
     newest.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))
 }
@@ -251,17 +256,28 @@ pub(super) async fn note(
     Path(run): Path<String>,
     Json(note): Json<NewNote>,
 ) -> Result<StatusCode, ApiError> {
-    let run = app.run_row(&run).await?.run;
-    if note.text.len() > MAX_NOTE_LEN {
-        let text = format!("text: the note is longer than {MAX_NOTE_LEN} bytes");
-        return Err(Error::Invalid(text).into());
-    }
-    if note.text.trim().is_empty() {
-        return Err(Error::Invalid("text: a note must not be empty".to_owned()).into());
-    }
-    let arguments = ["note".into(), "--".into(), run.into(), note.text.into()];
-    app.command(arguments, NOTE_TIMEOUT).await?.success()?;
+    app.add_note(&run, note.text).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl App {
+    /// Adds a note to a run.
+    ///
+    /// # Errors
+    /// No run has this name; the note is empty or too long, or the command failed.
+    pub(crate) async fn add_note(&self, run: &str, text: String) -> Result<(), Error> {
+        let run = self.run_row(run).await?.run;
+        if text.len() > MAX_NOTE_LEN {
+            let text = format!("the note is longer than {MAX_NOTE_LEN} bytes");
+            return Err(Error::Invalid(text));
+        }
+        if text.trim().is_empty() {
+            return Err(Error::Invalid("a note must not be empty".to_owned()));
+        }
+        let arguments = ["note".into(), "--".into(), run.into(), text.into()];
+        self.command(arguments, NOTE_TIMEOUT).await?.success()?;
+        Ok(())
+    }
 }
 
 /// What to export, and how.

@@ -27,6 +27,7 @@ use self::plan::{MAX_PLAN_LEN, PlanCheck, check_plan};
 pub(crate) use self::store::{ExperimentId, UNDO_TIMEOUT, is_purged, now, unreadable, write_file};
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};
 use crate::Config;
+use crate::deleted_devices::DeletedDevices;
 use crate::error::Error;
 
 /// Number of experiments whose files are remembered.
@@ -488,10 +489,16 @@ impl Shared {
         } else {
             return Err(none());
         };
+        let deleted = DeletedDevices::read(&self.data);
         for (role, name) in on {
-            if store.device(name)?.is_none() {
-                return Err(Error::Invalid(format!("role {role}: there is no device '{name}'")));
-            }
+            let reason = match store.device(name)? {
+                None => format!("there is no device '{name}'"),
+                Some(device) if deleted.hides(&device) => {
+                    format!("device {name} is deleted; restore it first")
+                }
+                Some(_) => continue,
+            };
+            return Err(Error::Invalid(format!("role {role}: {reason}")));
         }
         Ok(())
     }

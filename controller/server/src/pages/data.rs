@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 
 use askama::Template;
 use axum::Router;
@@ -16,16 +16,15 @@ use dwell_results::amounts;
 use serde::Deserialize;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::deletions::Deletion;
 use super::layout::{Layout, render, render_refused};
 use super::pager::{ListQuery, Pager};
 use super::redirect;
 use super::runs::{ListedRun, listed};
-use super::trash::Deletion;
+use crate::api::MAX_IMPORT_LEN;
 use crate::app::App;
+use crate::data::disk_space;
 use crate::error::Error;
-
-/// Maximum length of an uploaded file in bytes.
-const MAX_UPLOAD_LEN: usize = 256 << 20;
 
 /// Bytes of a file that are read at once.
 const EXPORT_BATCH: usize = 64 << 10;
@@ -33,7 +32,7 @@ const EXPORT_BATCH: usize = 64 << 10;
 pub(super) fn router() -> Router<App> {
     Router::new()
         .route("/data", get(page))
-        .route("/data/import", post(import).layer(DefaultBodyLimit::max(MAX_UPLOAD_LEN)))
+        .route("/data/import", post(import).layer(DefaultBodyLimit::max(MAX_IMPORT_LEN as usize)))
         .route("/runs/{run}/export", get(export))
 }
 
@@ -50,13 +49,6 @@ struct Page {
     max_upload: String,
     /// Why a file was not imported.
     refused: Option<String>,
-}
-
-/// Returns free and total bytes of the file system of a directory, or of the nearest one above it
-/// that exists.
-pub(super) fn disk_space(dir: &FilePath) -> Option<(u64, u64)> {
-    let stat = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok())?;
-    Some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
 }
 
 async fn page(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<Response, Error> {
@@ -80,7 +72,7 @@ async fn data_page(app: &App, query: ListQuery, refused: Option<String>) -> Resu
         pager,
         directory: directory.display().to_string(),
         disk,
-        max_upload: amounts::bytes(MAX_UPLOAD_LEN as u64),
+        max_upload: amounts::bytes(MAX_IMPORT_LEN),
         refused,
     })
 }
@@ -274,12 +266,5 @@ mod tests {
         for ((name, _), content) in files.iter().zip(&contents) {
             assert!(std::fs::read(dir.path().join(name)).unwrap() == *content, "{name}");
         }
-    }
-
-    #[test]
-    fn disk_space_of_a_missing_directory_is_that_of_its_parent() {
-        let dir = tempfile::tempdir().unwrap();
-        let (free, all) = disk_space(&dir.path().join("a/b")).unwrap();
-        assert!(free <= all && all > 0);
     }
 }
