@@ -8,7 +8,13 @@
   const charts = [...document.querySelectorAll(".chart")];
   const drawn = new Map();
   const ids = charts.length ? ["specifications", "dark"] : [];
-  const [specifications, darkConfig] = await Promise.all(ids.map(data));
+  let specifications, darkConfig;
+  try {
+    [specifications, darkConfig] = await Promise.all(ids.map(data));
+  } catch (error) {
+    charts.forEach((chart) => fail(chart, "Cannot load the data of this figure", error));
+    charts.length = 0;
+  }
 
   function draw(chart) {
     if (!drawn.has(chart)) drawn.set(chart, embed(chart));
@@ -25,11 +31,12 @@
   }
 
   async function embed(chart) {
-    const id = chart.dataset.figure;
-    const title = document.getElementById(`title-${id}`).textContent;
-    const specification = structuredClone(specifications[id]);
-    if (dark.matches) specification.config = darkConfig;
     try {
+      const id = chart.dataset.figure;
+      const title = document.getElementById(`title-${id}`).textContent;
+      if (!specifications[id]) throw new Error("its specification is missing");
+      const specification = structuredClone(specifications[id]);
+      if (dark.matches) specification.config = darkConfig;
       const drawing = await dwellFigures.embed(chart, specification, {
         mode: "vega-lite",
         renderer: "svg",
@@ -47,9 +54,14 @@
       chart.classList.add("drawn");
       return drawing;
     } catch (error) {
-      chart.textContent = `Cannot draw this figure (${error.message}); its numbers are in the table above.`;
-      chart.classList.add("failed-to-draw");
+      fail(chart, "Cannot draw this figure", error);
     }
+  }
+
+  function fail(chart, what, error) {
+    chart.textContent = `${what} (${error.message}); its numbers are in the table above.`;
+    chart.classList.remove("drawn");
+    chart.classList.add("failed-to-draw");
   }
 
   // Screen readers get one image with one description instead of one per mark.

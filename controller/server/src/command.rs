@@ -40,14 +40,23 @@ pub(crate) struct Output {
 impl Output {
     /// Returns standard output, or the reason of the failure.
     pub(crate) fn success(self) -> Result<String, Error> {
-        let reason = match self.stderr.trim() {
-            "" => format!("dwell ended with {:?} and no message", self.code),
-            text => text.strip_prefix("dwell: ").unwrap_or(text).to_owned(),
-        };
         match self.code {
             Some(0) => Ok(self.stdout),
-            Some(2) => Err(Error::Invalid(reason)),
-            _ => Err(Error::Command(reason)),
+            Some(2) => Err(Error::Invalid(self.reason())),
+            _ => Err(Error::Command(self.reason())),
+        }
+    }
+
+    /// Returns why the command failed, as it printed it.
+    pub(crate) fn reason(&self) -> String {
+        let lines = self.stderr.lines().chain(self.stdout.lines());
+        let lines: Vec<&str> =
+            lines.map(|line| line.strip_prefix("dwell: ").unwrap_or(line).trim()).collect();
+        let text = lines.join("\n").trim().to_owned();
+        match (text.is_empty(), self.code) {
+            (false, _) => text,
+            (true, Some(code)) => format!("dwell ended with exit code {code}"),
+            (true, None) => "dwell was ended by a signal".to_owned(),
         }
     }
 }
@@ -116,8 +125,9 @@ impl App {
                 io::ErrorKind::InvalidInput => {
                     Error::Invalid("a value has a null character".to_owned())
                 }
+                // MAX_ARG_STRLEN of Linux.
                 io::ErrorKind::ArgumentListTooLong => {
-                    Error::Invalid("a value is too long".to_owned())
+                    Error::Invalid("a value is longer than 128 KiB".to_owned())
                 }
                 _ => failed(&error),
             })
@@ -174,4 +184,19 @@ async fn text(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let _ = (&mut pipe).take(MAX_OUTPUT_LEN).read_to_end(&mut bytes).await;
     let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_of_a_command_is_its_error_output() {
+        let reason = |code, stderr: &str| {
+            Output { code, stdout: String::new(), stderr: stderr.to_owned() }.reason()
+        };
+        assert_eq!(reason(Some(2), "dwell: no device\n"), "no device");
+        assert_eq!(reason(Some(1), ""), "dwell ended with exit code 1");
+        assert_eq!(reason(None, " \n"), "dwell was ended by a signal");
+    }
 }

@@ -69,7 +69,8 @@ pub(crate) fn disk_space(dir: &Path) -> Option<(u64, u64)> {
     // A relative path has no parent that can be opened.
     let dir = std::path::absolute(dir).ok()?;
     let stat = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok())?;
-    Some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    Some((bytes(stat.f_bavail), bytes(stat.f_blocks)))
 }
 
 impl App {

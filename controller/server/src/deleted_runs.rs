@@ -119,6 +119,7 @@ impl App {
             for (run, time) in marked.iter().filter(|(_, time)| is_purged(time, Timestamp::now())) {
                 self.delete_for_ever(run, time).await;
             }
+            self.purge_devices().await;
             tokio::time::sleep(PURGE_INTERVAL).await;
         }
     }
@@ -164,7 +165,8 @@ pub(crate) fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-async fn blocking<T: Send + 'static>(
+/// Runs work on files on a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::Ending)?

@@ -13,6 +13,7 @@ mod app;
 mod assets;
 mod command;
 mod data;
+mod deleted_devices;
 mod deleted_runs;
 mod error;
 mod experiments;

@@ -56,3 +56,14 @@ pub struct Lease {
     /// Whether that process no longer runs the plan. The next run replaces such a lease.
     pub stale: bool,
 }
+
+/// The last check of a device in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastCheck {
+    /// RFC 3339, UTC.
+    pub at: String,
+    /// Why it failed; `None` if the device answered.
+    pub error: Option<String>,
+    /// The wanted number of the answer; `None` if the answer has none.
+    pub number: Option<i64>,
+}

@@ -31,7 +31,7 @@ mod stage;
 mod views;
 
 pub use catalogue::Store;
-pub use device::{CheckResult, DeviceCheck, DeviceRow, Lease};
+pub use device::{CheckResult, DeviceCheck, DeviceRow, LastCheck, Lease};
 pub use dwell_record::TrialState;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};

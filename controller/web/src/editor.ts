@@ -24,20 +24,23 @@ export function editor(): void {
       });
       const html = await answer.text();
       if (own.signal.aborted) return;
-      if (!answer.ok) {
-        setText("check-status", "The plan cannot be checked now; use the button Check.");
-        return;
-      }
-      show(html);
+      if (answer.ok && !answer.redirected) show(html);
+      else fail("The server refused to check the plan; the result below is of an earlier text. Use the button Check.");
     } catch {
-      if (!own.signal.aborted) setText("check-status", "The server does not answer; the text is kept here.");
+      if (!own.signal.aborted) fail("The server does not answer; the result below is of an earlier text.");
     }
+  }
+
+  function fail(text: string): void {
+    setText("check-failed", text);
+    byId("check-failed")!.hidden = false;
   }
 
   function show(html: string): void {
     // The focus must not be lost while the part that has it is replaced.
     const focused = result!.contains(document.activeElement) ? document.activeElement?.id : "";
     result!.innerHTML = html;
+    byId("check-failed")!.hidden = true;
     if (focused) byId(focused)?.focus();
     places();
     const heading = result!.querySelector("h2")?.textContent?.trim() ?? "";

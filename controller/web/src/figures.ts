@@ -6,7 +6,11 @@ export function provideFigures(): void {
   const load = async (id: string) => {
     const source = document.getElementById(id)?.dataset.source;
     if (!source) throw new Error(`no data-source of ${id}`);
-    return (await fetch(source)).json();
+    const answer = await fetch(source);
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    // A session that ended leads to the page of the login.
+    if (answer.redirected) throw new Error("log in again");
+    return answer.json();
   };
   Object.assign(window, { dwellData: load });
 }

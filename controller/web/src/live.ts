@@ -58,6 +58,8 @@ export function live(): void {
     if (!answer?.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const state = page.getElementById("state")?.dataset.state;
+    // Another page answered, such as that of the login.
+    if (!state) return;
     const parts = state === known ? PARTS : [...PARTS, ...STATE_PARTS];
     for (const part of parts) replace(part, page.getElementById(part));
     const [bar, now] = [document.querySelector("progress"), page.querySelector("progress")];

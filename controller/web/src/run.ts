@@ -9,7 +9,11 @@ export function runProgress(): void {
     const known = JSON.parse(event.data);
     if (known.state !== "running") {
       events.close();
-      location.reload();
+      // A note that is being written is not lost.
+      if (byId<HTMLTextAreaElement>("note")?.value) {
+        setText("run-state", `This run is ${known.state}:`);
+        setText("run-done", "add the note to see the results");
+      } else location.reload();
       return;
     }
     const ended = known.trials_finished + known.trials_failed + known.trials_not_run;

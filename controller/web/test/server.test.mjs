@@ -159,12 +159,79 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await page.screenshot({ path: join(screenshots, "deleted.png") });
     await page.getByRole("button", { name: `Undo the deletion of Run ${run}` }).click();
     await page.getByRole("rowheader", { name: run, exact: true }).waitFor();
+    await page.goto(`${url}/devices/shelf`);
+    await page.getByRole("button", { name: "Remove shelf" }).click();
+    await page.getByText("Device shelf is deleted.").waitFor();
+    assert.equal(await page.getByRole("rowheader", { name: "shelf", exact: true }).count(), 0);
+    await page.getByRole("button", { name: "Undo the deletion of Device shelf" }).click();
+    await page.getByRole("rowheader", { name: "shelf", exact: true }).waitFor();
     await page.goto(experiment);
     await page.getByRole("button", { name: "Delete this experiment" }).click();
     await page.getByRole("button", { name: /^Undo the deletion of experiment/ }).click();
     await page.locator(`a[href="${new URL(experiment).pathname}"]`).waitFor();
   });
   assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("a failed request is reported where its result stands", async (t) => {
+  const { context, page } = await visit("/experiments/new");
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(error.message));
+  await t.test("a plan that cannot be checked", async () => {
+    const valid = page.locator("#check-title", { hasText: "The plan is valid" });
+    await page.locator("#plan").fill(plan(300, 3));
+    await valid.waitFor();
+    const failed = page.locator("#check-failed");
+    assert.equal(await failed.isVisible(), false);
+    await page.route("**/experiments/check", (route) => route.abort());
+    await page.locator("#plan").fill(plan(300, 4));
+    await failed.getByText("The server does not answer").waitFor();
+    await page.unroute("**/experiments/check");
+    await page.route("**/experiments/check", (route) => route.fulfill({ status: 503, body: "" }));
+    await page.locator("#plan").fill(plan(300, 5));
+    await failed.getByText("The server refused to check the plan").waitFor();
+    await page.unroute("**/experiments/check");
+    await page.locator("#plan").fill(plan(300, 6));
+    await failed.waitFor({ state: "hidden" });
+    assert.match(await page.locator(".cost").textContent(), /trials6/);
+  });
+
+  await t.test("a plan that is left for another page", async () => {
+    await page.getByRole("link", { name: "Devices", exact: true }).click();
+    await page.getByRole("heading", { name: "Devices", exact: true }).waitFor();
+    await page.goBack();
+    assert.equal(await page.locator("#plan").inputValue(), plan(300, 6));
+    await page.locator("#check-title", { hasText: "The plan is valid" }).waitFor();
+  });
+
+  await t.test("figures whose data cannot be loaded", async () => {
+    await page.route("**/figures.json", (route) => route.fulfill({ status: 500, body: "{}" }));
+    const [run] = await newestRuns(page);
+    await page.goto(`${url}/runs/${run}`);
+    await page.locator(".failed-to-draw").first().waitFor();
+    const texts = await page.locator(".chart").allTextContents();
+    assert.ok(texts.length > 2);
+    for (const text of texts) assert.match(text, /^Cannot load the data of this figure \(the server answered 500\); /);
+  });
+
+  await t.test("a note that is too long stays in its field", async () => {
+    const note = "n".repeat(200_000);
+    await page.locator("#note").fill(note);
+    await page.getByRole("button", { name: "Add the note" }).click();
+    await page.locator("#add-note").getByRole("alert").getByText("longer than 16384 bytes").waitFor();
+    assert.equal((await page.locator("#note").inputValue()).length, note.length);
+  });
+
+  await t.test("a description that is too long stays in its form", async () => {
+    await page.goto(`${url}/devices/d1/edit`);
+    const note = "n".repeat(200_000);
+    await page.getByLabel("Note").fill(note);
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("alert").getByText("a value is longer than 128 KiB").waitFor();
+    assert.equal((await page.getByLabel("Note").inputValue()).length, note.length);
+  });
+  assert.deepEqual(errors, []);
   await context.close();
 });
 
@@ -198,7 +265,8 @@ test("everything works by keyboard", async () => {
   await press(page.getByRole("link", { name: "New experiment" }));
   await page.waitForURL(/new/);
   await tabTo(page, page.locator("#plan"));
-  await page.keyboard.insertText(plan(300, 3));
+  // Long enough to be stopped before it ends.
+  await page.keyboard.insertText(plan(2000, 6));
   await page.locator("#check-title", { hasText: "The plan is valid" }).waitFor();
   for (const [role, device] of [["sender", "d1"], ["receiver", "keyboard"]]) {
     await tabTo(page, page.getByLabel(role));
@@ -209,7 +277,7 @@ test("everything works by keyboard", async () => {
   await press(page.getByRole("button", { name: "Stop" }));
   await page.getByRole("button", { name: "Resume" }).waitFor();
   await press(page.getByRole("button", { name: "Resume" }));
-  await page.locator("#done", { hasText: "3 of 3 trials have ended" }).waitFor();
+  await page.locator("#done", { hasText: "6 of 6 trials have ended" }).waitFor();
   await press(page.getByRole("link", { name: /^Results: run/ }));
   await page.waitForURL(/\/runs\//);
   await press(page.getByRole("button", { name: /^Delete run/ }));

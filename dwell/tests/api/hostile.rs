@@ -42,6 +42,7 @@ fn hostile_names_are_not_found() {
             ("GET", format!("/experiments/{name}/events")),
             ("GET", format!("/devices/{name}")),
             ("DELETE", format!("/devices/{name}")),
+            ("POST", format!("/devices/{name}/undo")),
             ("POST", format!("/devices/{name}/check")),
             ("GET", format!("/compare?runs={name},{name}")),
         ] {

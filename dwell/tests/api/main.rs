@@ -1,5 +1,6 @@
 //! The HTTP API of `dwell serve`, against the real server on a free port.
 
+mod devices;
 mod documentation;
 mod experiments;
 mod faults;

@@ -25,6 +25,11 @@ fn fill(sandbox: &Sandbox) {
     let numbers = format!(
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})"
     );
+    // As long as that of a real device.
+    let interface = json!({ "name": "eth0", "driver": "bcmgenet", "up": true });
+    let interfaces = vec![interface; 100];
+    let clocks = json!({ "source": "arch_sys_counter", "utc_error_ns": 250_000 });
+    let answer = json!({ "doctor": { "interfaces": interfaces, "clocks": clocks } });
     let plan_text = plan(3, 100).replace('\'', "''");
     db.execute_batch(&format!(
         "BEGIN;
@@ -42,6 +47,9 @@ fn fill(sandbox: &Sandbox) {
          {numbers} INSERT INTO device_checks (device_id, at, error)
              SELECT n + 10, '2026-01-01T00:00:00Z', 'no route to host'
              FROM numbers, (SELECT 1 UNION SELECT 2);
+         {numbers} INSERT INTO device_checks (device_id, at, arch, kernel, build, answer)
+             SELECT n + 10, '2026-01-01T00:00:00Z', 'aarch64', '6.1', '5f', '{answer}'
+             FROM numbers WHERE n % 2;
          COMMIT;"
     ))
     .unwrap();
@@ -62,6 +70,17 @@ fn lists_of_ten_thousand_rows_answer_at_once() {
         "/api/v1/devices?limit=1000&offset=9000",
         "/api/v1/data",
         "/metrics",
+        "/",
+        "/devices",
+        "/devices?page=200",
+        "/devices?q=pi99",
+        "/devices/pi5",
+        "/experiments/new",
+        "/runs?page=200",
+        "/runs?q=finished",
+        "/data",
+        "/compare",
+        "/reports",
     ] {
         let since = Instant::now();
         let answer = server.request("GET", path, "", b"");
@@ -70,6 +89,9 @@ fn lists_of_ten_thousand_rows_answer_at_once() {
         println!("{path}: {} bytes in {} ms", answer.body.len(), taken.as_millis());
         assert!(taken < MAX_ANSWER_TIME, "{path}: {taken:?}");
     }
+    let overview = server.request("GET", "/", "", b"").text();
+    assert!(overview.contains("5000 of 10001 failed the last check"), "{overview}");
+    assert!(overview.contains("5000 synchronised"), "{overview}");
     let last = server.get("/runs?limit=10&offset=9995").json();
     assert_eq!((&last["total"], last["runs"].as_array().unwrap().len()), (&json!(ROWS), 5));
     let devices = server.get("/devices?limit=1000&offset=9000").json();

@@ -29,6 +29,10 @@ pub struct StoredAnswer {
     pub doctor: Value,
 }
 
+/// Path of the maximum error of a device's clock against UTC in a stored answer, in nanoseconds, for
+/// [`Store::last_checks`](dwell_store::Store::last_checks). It is null if the clock is not synchronised.
+pub const CLOCK_ERROR: &str = "$.doctor.clocks.utc_error_ns";
+
 /// Returns the stored answer of a check; `None` if it failed or cannot be read.
 pub fn stored_answer(check: &DeviceCheck) -> Option<StoredAnswer> {
     match &check.result {

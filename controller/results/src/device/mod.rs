@@ -8,7 +8,7 @@ mod list;
 mod verdict;
 
 pub use abilities::{Ability, Lack, Lacks, abilities, lacks};
-pub use answer::{StoredAnswer, stored_answer};
+pub use answer::{CLOCK_ERROR, StoredAnswer, stored_answer};
 pub use details::{
     DeviceDetails, answer_rows, check_object, description, in_use, lease_json, lease_object,
     one_line,

@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::error::{ApiError, ChangeErrors, CommonErrors};
 use super::extract::{Json, Path, Query};
 use super::page;
+use super::runs::Deletion;
 use crate::app::App;
 use crate::command::{CHANGE_TIMEOUT, WORK_TIMEOUT};
 use crate::deleted_runs::shortened;
@@ -32,6 +33,8 @@ pub(super) struct DevicesQuery {
     offset: Option<u32>,
     /// Only devices with this tag
     tag: Option<String>,
+    /// Only devices that were removed and can be restored
+    deleted: Option<bool>,
 }
 
 /// A page of devices, by name. `dwell.devices/1` with three more fields.
@@ -57,8 +60,11 @@ pub(super) async fn list(
     Query(query): Query<DevicesQuery>,
 ) -> Result<axum::Json<DevicesPage>, ApiError> {
     let (offset, limit) = page(query.offset, query.limit)?;
+    let reader = app.clone();
     let found = app.read(move |store| {
         let mut known = KnownDevice::all(store, &|_| {})?;
+        let deleted = reader.deleted_devices();
+        known.retain(|known| deleted.hides(&known.row) == query.deleted.unwrap_or(false));
         if let Some(tag) = &query.tag {
             known.retain(|known| known.device.tags.contains(tag));
         }
@@ -81,26 +87,28 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
-    let missing = missing(&name);
+    let missing = Error::NotFound(format!("there is no device '{}'", shortened(&name)));
+    let reader = app.clone();
     let object = app.read(move |store| {
         let known = KnownDevice::find(store, &name)?;
-        Ok(DeviceDetails::read(store, known, &|_| {})?.object())
+        let deleted = reader.deleted_devices();
+        let failure = deleted.removal_of(&known.row).and_then(|removal| removal.failed.clone());
+        let mut object = DeviceDetails::read(store, known, &|_| {})?.object();
+        if let Some(reason) = failure {
+            object["removal_error"] = reason.into();
+        }
+        Ok(object)
     });
     object.await?.map(axum::Json).ok_or_else(|| missing.into())
 }
 
-fn missing(name: &str) -> Error {
-    Error::NotFound(format!("there is no device '{}'", shortened(name)))
-}
-
-/// Refuses a name that no device can have, and one that no device has.
+/// Refuses a name that no device has, and one of a removed device.
 async fn check_exists(app: &App, name: &str) -> Result<(), Error> {
-    if Device::new(name, "host").is_err() {
-        return Err(missing(name));
+    let device = app.device_row(name).await?;
+    if app.deleted_devices().hides(&device) {
+        return Err(Error::Conflict(format!("device {name} is removed; restore it first")));
     }
-    let wanted = name.to_owned();
-    let found = app.read(move |store| Ok(store.device(&wanted)?.is_some())).await?;
-    if found.unwrap_or(false) { Ok(()) } else { Err(missing(name)) }
+    Ok(())
 }
 
 /// A device to add.
@@ -291,20 +299,27 @@ pub(super) struct RemovalQuery {
     keep_files: Option<bool>,
 }
 
-/// Removes a device, and the node program from it. Its runs are kept
+/// Removes a device, and the node program from it. It can be restored for ten minutes. Its runs are kept
 #[utoipa::path(delete, path = "/devices/{name}", tag = "devices",
     params(("name" = String, Path, description = "Name of the device", example = "pi4"), RemovalQuery),
-    responses((status = 204, description = "Removed"), CommonErrors, ChangeErrors))]
+    responses((status = 202, body = Deletion), CommonErrors, ChangeErrors))]
 pub(super) async fn remove(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(query): Query<RemovalQuery>,
+) -> Result<(StatusCode, axum::Json<Deletion>), ApiError> {
+    app.remove_device(&name, query.keep_files.unwrap_or(false)).await?;
+    Ok((StatusCode::ACCEPTED, Deletion::of(name)))
+}
+
+/// Restores a removed device, or dismisses a failed removal
+#[utoipa::path(post, path = "/devices/{name}/undo", tag = "devices",
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
+    responses((status = 204, description = "Restored"), CommonErrors, ChangeErrors))]
+pub(super) async fn undo(
+    State(app): State<App>,
+    Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    check_exists(&app, &name).await?;
-    let mut arguments = vec!["device", "remove", "--yes"];
-    arguments.extend(query.keep_files.unwrap_or(false).then_some("--keep-files"));
-    arguments.extend(["--", &name]);
-    let arguments = arguments.into_iter().map(OsString::from);
-    app.command(arguments, WORK_TIMEOUT).await?.success()?;
+    app.restore_device(&name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -80,6 +80,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(events::experiment))
         .routes(routes!(devices::list, devices::add))
         .routes(routes!(devices::get, devices::edit, devices::remove))
+        .routes(routes!(devices::undo))
         .routes(routes!(devices::check))
         .routes(routes!(data::sizes))
         .routes(routes!(data::import))

@@ -254,17 +254,28 @@ pub(super) async fn note(
     Path(run): Path<String>,
     Json(note): Json<NewNote>,
 ) -> Result<StatusCode, ApiError> {
-    let run = app.run_row(&run).await?.run;
-    if note.text.len() > MAX_NOTE_LEN {
-        let text = format!("text: the note is longer than {MAX_NOTE_LEN} bytes");
-        return Err(Error::Invalid(text).into());
-    }
-    if note.text.trim().is_empty() {
-        return Err(Error::Invalid("text: a note must not be empty".to_owned()).into());
-    }
-    let arguments = ["note".into(), "--".into(), run.into(), note.text.into()];
-    app.command(arguments, CHANGE_TIMEOUT).await?.success()?;
+    app.add_note(&run, note.text).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl App {
+    /// Adds a note to a run.
+    ///
+    /// # Errors
+    /// No run has this name; the note is empty or too long, or the command failed.
+    pub(crate) async fn add_note(&self, run: &str, text: String) -> Result<(), Error> {
+        let run = self.run_row(run).await?.run;
+        if text.len() > MAX_NOTE_LEN {
+            let text = format!("the note is longer than {MAX_NOTE_LEN} bytes");
+            return Err(Error::Invalid(text));
+        }
+        if text.trim().is_empty() {
+            return Err(Error::Invalid("a note must not be empty".to_owned()));
+        }
+        let arguments = ["note".into(), "--".into(), run.into(), text.into()];
+        self.command(arguments, CHANGE_TIMEOUT).await?.success()?;
+        Ok(())
+    }
 }
 
 /// What to export, and how.

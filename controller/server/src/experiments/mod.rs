@@ -29,6 +29,7 @@ pub(crate) use self::store::{
 };
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};
 use crate::Config;
+use crate::deleted_devices::DeletedDevices;
 use crate::deleted_runs::is_deleted;
 use crate::error::Error;
 
@@ -498,10 +499,16 @@ impl Shared {
         } else {
             return Err(none());
         };
+        let deleted = DeletedDevices::read(&self.data);
         for (role, name) in on {
-            if store.device(name)?.is_none() {
-                return Err(Error::Invalid(format!("role {role}: there is no device '{name}'")));
-            }
+            let reason = match store.device(name)? {
+                None => format!("there is no device '{name}'"),
+                Some(device) if deleted.hides(&device) => {
+                    format!("device {name} is deleted; restore it first")
+                }
+                Some(_) => continue,
+            };
+            return Err(Error::Invalid(format!("role {role}: {reason}")));
         }
         Ok(())
     }

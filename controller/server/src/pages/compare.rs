@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::layout::{Layout, render};
 use super::run::{Content, json};
-use super::{ignore_problem, query_text, said};
+use super::{ignore_problem, query_text};
 use crate::app::App;
 use crate::command::WORK_TIMEOUT;
 use crate::error::Error;
@@ -102,6 +102,8 @@ struct Page {
     metrics: Vec<Metric>,
     content: Option<Arc<Content>>,
     mistake: Option<String>,
+    /// The run if one was chosen only.
+    only: Option<String>,
     figures: String,
 }
 
@@ -143,6 +145,10 @@ async fn page(
         _ => (None, Some(format!("compare at most {MAX_RUNS} runs at once"))),
     };
     let is_selected = |run: &RunRow| selection.runs.contains(&run.run);
+    let only = match &selected[..] {
+        [run] if selection.runs.len() == 1 => Some(run.run.clone()),
+        _ => None,
+    };
     let choices = selected.into_iter().chain(others).map(|run| Choice {
         selected: is_selected(&run),
         baseline: selection.runs.first() == Some(&run.run),
@@ -162,6 +168,7 @@ async fn page(
         metrics: Column::ALL.iter().filter(|it| it.name().ends_with("_ns")).map(metric).collect(),
         content,
         mistake,
+        only,
         figures: format!("/compare/figures.json?{}", selection.query()),
     };
     Ok((status, render(&page)).into_response())
@@ -199,7 +206,7 @@ async fn compared(app: &App, selection: &Selection) -> Result<Arc<Content>, Erro
     let output = app.command(arguments, WORK_TIMEOUT).await?;
     let object: Value = match (output.code, serde_json::from_str(&output.stdout)) {
         (Some(0), Ok(object)) => object,
-        _ => return Err(Error::Command(said(&output))),
+        _ => return Err(Error::Command(output.reason())),
     };
     let content = app.read(move |store| {
         let data = rows.iter().map(|row| run_data(store, row, &ignore_problem));

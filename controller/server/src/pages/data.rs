@@ -15,11 +15,11 @@ use dwell_results::amounts;
 use serde::Deserialize;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::deletions::Deletion;
 use super::layout::{Layout, render, render_refused};
 use super::pager::{ListQuery, Pager};
 use super::redirect;
 use super::runs::{ListedRun, listed};
-use super::trash::Deletion;
 use crate::access::MAX_IMPORT_LEN;
 use crate::api::{ExportData, ExportFormat};
 use crate::app::App;

@@ -19,10 +19,10 @@ use dwell_store::{CheckResult, DeviceCheck, Lease, RunRow};
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::deletions::Deletion;
 use super::layout::{Layout, Status, render, render_refused};
 use super::pager::{ListQuery, Pager};
-use super::trash::Deletion;
-use super::{ignore_problem, redirect, said};
+use super::{ignore_problem, redirect};
 use crate::app::App;
 use crate::command::{CHANGE_TIMEOUT, WORK_TIMEOUT};
 use crate::error::Error;
@@ -105,8 +105,9 @@ pub(super) fn check_status(last: Option<&DeviceCheck>, now: Timestamp) -> Status
 }
 
 async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<Response, Error> {
-    let trash = app.clone();
+    let reader = app.clone();
     let read = app.read(move |store| {
+        let deleted = reader.deleted_devices();
         let mut all = KnownDevice::all(store, &ignore_problem)?;
         all.retain(|known| {
             let device = &known.device;
@@ -117,7 +118,7 @@ async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<
                 device.role.as_ref().unwrap_or(&device.name),
                 &device.tags.join(" "),
             ];
-            !trash.trash().has_device(&device.name) && query.matches(&texts.map(String::as_str))
+            !deleted.hides(&known.row) && query.matches(&texts.map(String::as_str))
         });
         let (known, pager) = query.page("/devices", all);
         let leases = store.leases()?;
@@ -219,10 +220,11 @@ async fn page(State(app): State<App>, Path(name): Path<String>) -> Result<Respon
         };
         (status, ability)
     };
-    let number_of_runs = details.runs.len();
     let hidden = app.hidden_runs();
     let runs = details.runs.into_iter().filter(|(run, _)| !hidden.contains(&run.run));
-    let runs = runs.take(MAX_RUNS).map(|(run, roles)| DeviceRun {
+    let runs: Vec<_> = runs.collect();
+    let more_runs = runs.len().saturating_sub(MAX_RUNS);
+    let runs = runs.into_iter().take(MAX_RUNS).map(|(run, roles)| DeviceRun {
         status: Status::of_run(run.state, run.trials_failed),
         roles: roles.join(", "),
         run,
@@ -246,7 +248,7 @@ async fn page(State(app): State<App>, Path(name): Path<String>) -> Result<Respon
             .map(with_status)
             .collect(),
         runs: runs.collect(),
-        more_runs: number_of_runs.saturating_sub(MAX_RUNS),
+        more_runs,
         ssh,
         device,
     }))
@@ -254,8 +256,14 @@ async fn page(State(app): State<App>, Path(name): Path<String>) -> Result<Respon
 
 async fn details(app: &App, name: &str) -> Result<DeviceDetails, Error> {
     let wanted = name.to_owned();
+    let reader = app.clone();
     let read = app.read(move |store| {
         let known = KnownDevice::find(store, &wanted)?;
+        if reader.deleted_devices().hides(&known.row) {
+            return Err(Error::NotFound(format!(
+                "device {wanted} is deleted; the list of devices can restore it"
+            )));
+        }
         Ok(DeviceDetails::read(store, known, &ignore_problem)?)
     });
     let missing = || Error::NotFound(format!("there is no device '{name}'"));
@@ -370,21 +378,37 @@ async fn new() -> Response {
 
 async fn add(State(app): State<App>, Form(fields): Form<Fields>) -> Result<Response, Error> {
     let name = fields.name.trim().to_owned();
-    if app.trash().has_device(&name) {
-        let mistake = format!("device {name} is being deleted; restore it, or choose another name");
-        return Ok(render_refused(&FormPage::new(None, fields, Some(mistake))));
-    }
     let mut arguments: Vec<OsString> = vec!["device".into(), "add".into()];
     arguments.extend(fields.options(&Fields::default()));
     arguments.extend(["--".into(), (&name).into(), fields.destination.trim().into()]);
-    let output = app.command(arguments, CHANGE_TIMEOUT).await?;
-    if output.code != Some(0) {
-        return Ok(render_refused(&FormPage::new(None, fields, Some(said(&output)))));
+    if let Err(mut mistake) = change(&app, arguments).await {
+        if is_deleted(&app, &name).await? {
+            mistake = format!("device {name} is deleted; restore it, or choose another name");
+        }
+        return Ok(render_refused(&FormPage::new(None, fields, Some(mistake))));
     }
     if fields.check.is_some() {
         return Ok(check(State(app), Path(name)).await?.into_response());
     }
     Ok(redirect(&format!("/devices/{name}")).into_response())
+}
+
+/// Runs a command that changes the catalogue. Its mistake is shown in the form, which keeps its input.
+async fn change(app: &App, arguments: Vec<OsString>) -> Result<(), String> {
+    match app.command(arguments, CHANGE_TIMEOUT).await {
+        Ok(output) if output.code == Some(0) => Ok(()),
+        Ok(output) => Err(output.reason()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether a device of this name is deleted and can be restored.
+async fn is_deleted(app: &App, name: &str) -> Result<bool, Error> {
+    match app.device_row(name).await {
+        Ok(device) => Ok(app.deleted_devices().hides(&device)),
+        Err(Error::NotFound(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 async fn edit_form(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Error> {
@@ -410,9 +434,8 @@ async fn edit(
         let mut arguments: Vec<OsString> = vec!["device".into(), "edit".into()];
         arguments.extend(options);
         arguments.extend(["--".into(), (&name).into()]);
-        let output = app.command(arguments, CHANGE_TIMEOUT).await?;
-        if output.code != Some(0) {
-            return Ok(render_refused(&FormPage::new(Some(name), fields, Some(said(&output)))));
+        if let Err(mistake) = change(&app, arguments).await {
+            return Ok(render_refused(&FormPage::new(Some(name), fields, Some(mistake))));
         }
     }
     Ok(redirect(&format!("/devices/{new_name}")).into_response())
@@ -424,19 +447,18 @@ async fn check(State(app): State<App>, Path(name): Path<String>) -> Result<Redir
     let output = app.command(arguments, WORK_TIMEOUT).await?;
     match output.code {
         Some(0 | 1) => Ok(redirect(&format!("/devices/{name}"))),
-        _ => Err(Error::Command(said(&output))),
+        _ => Err(Error::Command(output.reason())),
     }
 }
 
 async fn delete(State(app): State<App>, Path(name): Path<String>) -> Result<Redirect, Error> {
-    details(&app, &name).await?;
-    app.remove_device_later(name);
+    app.remove_device(&name, false).await?;
     Ok(redirect("/devices"))
 }
 
-async fn undo(State(app): State<App>, Path(name): Path<String>) -> Redirect {
-    app.trash().undo(&name);
-    redirect("/devices")
+async fn undo(State(app): State<App>, Path(name): Path<String>) -> Result<Redirect, Error> {
+    app.restore_device(&name).await?;
+    Ok(redirect("/devices"))
 }
 
 #[cfg(test)]

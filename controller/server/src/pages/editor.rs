@@ -219,10 +219,11 @@ fn grouped(count: u64) -> String {
 
 /// Returns the names and models of all devices.
 async fn devices(app: &App) -> Result<Vec<(String, String)>, Error> {
-    let trash = app.clone();
+    let reader = app.clone();
     let read = app.read(move |store| {
-        let all = KnownDevice::all(store, &ignore_problem)?.into_iter().map(|known| known.device);
-        let all = all.filter(|device| !trash.trash().has_device(&device.name));
+        let deleted = reader.deleted_devices();
+        let all = KnownDevice::all(store, &ignore_problem)?.into_iter();
+        let all = all.filter(|known| !deleted.hides(&known.row)).map(|known| known.device);
         Ok(all.map(|device| (device.name, device.model.unwrap_or_default())).collect())
     });
     Ok(read.await?.unwrap_or_default())

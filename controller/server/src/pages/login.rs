@@ -12,6 +12,7 @@ use axum::{Extension, Form, Router};
 use serde::Deserialize;
 
 use super::layout::{Layout, render};
+use super::query_text;
 use crate::access::{Access, Refusal};
 use crate::app::App;
 
@@ -99,16 +100,7 @@ pub(crate) fn refused_page(title: &str, text: String) -> Response {
 
 /// Returns the address of the login form that leads to a page of this server afterwards.
 pub(crate) fn address(page: &str) -> String {
-    let mut address = String::from("/login?next=");
-    for byte in local(page).bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                address.push(byte as char);
-            }
-            _ => address.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    address
+    format!("/login?next={}", query_text(local(page)))
 }
 
 /// Returns the address if it is one of this server, otherwise that of the overview.

@@ -3,6 +3,7 @@
 mod api_docs;
 mod compare;
 mod data;
+mod deletions;
 mod devices;
 mod editor;
 mod experiments;
@@ -13,7 +14,6 @@ mod pager;
 mod reports;
 mod run;
 mod runs;
-mod trash;
 
 use std::fmt::Write as _;
 
@@ -21,26 +21,17 @@ use axum::Router;
 use axum::response::Redirect;
 
 use crate::app::App;
-use crate::command::Output;
 
 use compare::Comparisons;
 use overview::Clock;
 use run::Rendered;
-use trash::Trash;
 
 /// What pages remember between requests.
 #[derive(Debug, Default)]
 pub(crate) struct PageState {
     rendered: Rendered,
     comparisons: Comparisons,
-    trash: Trash,
     clock: Clock,
-}
-
-impl App {
-    fn trash(&self) -> &Trash {
-        &self.pages().trash
-    }
 }
 
 /// Returns the routes of all pages.
@@ -68,27 +59,13 @@ fn redirect(path: &str) -> Redirect {
     Redirect::to(path)
 }
 
-/// Returns why a command failed, as it printed it.
-fn said(output: &Output) -> String {
-    let lines = output.stderr.lines().chain(output.stdout.lines());
-    let lines: Vec<&str> =
-        lines.map(|line| line.strip_prefix("dwell: ").unwrap_or(line).trim()).collect();
-    let text = lines.join("\n").trim().to_owned();
-    match (text.is_empty(), output.code) {
-        (false, _) => text,
-        (true, Some(code)) => format!("dwell ended with exit code {code}"),
-        (true, None) => "dwell was ended by a signal".to_owned(),
-    }
-}
-
 /// Escapes a value for the query of an address.
 fn query_text(value: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b',' | b'~' => {
-                text.push(byte.into());
-            }
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => text.push(byte.into()),
+            b'-' | b'_' | b'.' | b'~' | b',' | b'/' => text.push(byte.into()),
             // Writing to a string does not fail.
             _ => drop(write!(text, "%{byte:02X}")),
         }
@@ -99,15 +76,6 @@ fn query_text(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reason_of_a_command_is_its_error_output() {
-        let output =
-            |code, stderr: &str| Output { code, stdout: String::new(), stderr: stderr.to_owned() };
-        assert_eq!(said(&output(Some(2), "dwell: no device\n")), "no device");
-        assert_eq!(said(&output(Some(1), "")), "dwell ended with exit code 1");
-        assert_eq!(said(&output(None, " \n")), "dwell was ended by a signal");
-    }
 
     #[test]
     fn query_text_has_no_separators() {

@@ -11,15 +11,15 @@ use axum::response::Response;
 use axum::routing::get;
 use dwell_results::age::ago;
 use dwell_results::amounts;
-use dwell_results::device::{KnownDevice, ListedDevice, stored_answer};
-use dwell_store::{CheckResult, RunFilter, RunState};
+use dwell_results::device::{CLOCK_ERROR, KnownDevice};
+use dwell_store::{LastCheck, RunFilter, RunState};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::deletions::Deletion;
 use super::ignore_problem;
 use super::layout::{Layout, Status, render};
 use super::runs::ListedRun;
-use super::trash::Deletion;
 use crate::app::App;
 use crate::data::disk_space;
 use crate::error::Error;
@@ -79,20 +79,23 @@ struct Devices {
 }
 
 async fn page(State(app): State<App>) -> Result<Response, Error> {
-    let trash = app.clone();
+    let reader = app.clone();
     let now = Timestamp::now();
     let read = app.read(move |store| {
-        let hidden = trash.hidden_runs();
+        let hidden = reader.hidden_runs();
         let running = RunFilter { state: Some(RunState::Running), ..RunFilter::default() };
         let (running, _) = store.run_page(&running, 0, MAX_ROWS)?;
         let (mut others, _) =
             store.run_page(&RunFilter { hidden, ..RunFilter::default() }, 0, 2 * MAX_ROWS)?;
         others.retain(|run| run.state != RunState::Running);
         others.truncate(MAX_ROWS as usize);
+        let deleted = reader.deleted_devices();
         let mut devices = Devices::default();
+        let mut checks = store.last_checks(CLOCK_ERROR)?;
         for known in KnownDevice::all(store, &ignore_problem)? {
-            if !trash.trash().has_device(&known.device.name) {
-                devices.add(ListedDevice::read(store, &[], known)?, now);
+            if !deleted.hides(&known.row) {
+                let last = checks.remove(&known.row.name);
+                devices.add(known.row.name, last, now);
             }
         }
         Ok((running, others, devices))
@@ -137,20 +140,17 @@ fn disk((free, all): (u64, u64)) -> (Status, String) {
 }
 
 impl Devices {
-    fn add(&mut self, of: ListedDevice, now: Timestamp) {
+    fn add(&mut self, name: String, last: Option<LastCheck>, now: Timestamp) {
         self.all += 1;
-        match of.last.as_ref().map(|check| (&check.result, &check.at)) {
+        match last {
             None => self.never_checked += 1,
-            Some((CheckResult::Answer { .. }, _)) => {
+            Some(LastCheck { error: None, number: clock_error, .. }) => {
                 self.answers += 1;
-                let answer = of.answer.as_ref().and_then(stored_answer).unwrap_or_default();
-                let error = &answer.doctor["clocks"]["utc_error_ns"];
-                self.synchronised += usize::from(error.is_i64() || error.is_u64());
+                self.synchronised += usize::from(clock_error.is_some());
             }
-            Some((CheckResult::Error(reason), at)) => {
+            Some(LastCheck { error: Some(reason), at, .. }) => {
                 let reason = reason.lines().next().unwrap_or_default().to_owned();
-                let name = of.known.device.name;
-                self.failing.push(Failing { name, reason, ago: ago(at, now) });
+                self.failing.push(Failing { name, reason, ago: ago(&at, now) });
             }
         }
     }
@@ -193,7 +193,7 @@ impl Clock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has to be asked again. It is, if so, taken as asked.
+    /// Returns whether the last answer is old. If it is, records that the clock is asked now.
     fn begin(&self) -> bool {
         let mut known = self.lock();
         let is_old = known.asked.is_none_or(|at| at.elapsed() >= CLOCK_INTERVAL);

@@ -1,7 +1,6 @@
 //! `/runs/RUN`: the page of a run, with the content of its report, and its forms.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use askama::Template;
@@ -17,9 +16,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Layout, Status, render, render_refused};
-use super::{ignore_problem, redirect, said};
+use super::{ignore_problem, redirect};
 use crate::app::App;
-use crate::command::CHANGE_TIMEOUT;
 use crate::error::Error;
 
 /// Number of runs whose pages are kept.
@@ -200,12 +198,13 @@ async fn note(
     Path(run): Path<String>,
     Form(Note { note }): Form<Note>,
 ) -> Result<Response, Error> {
-    let arguments = ["note", "--", &run, &note].map(OsString::from);
-    let output = app.command(arguments, CHANGE_TIMEOUT).await?;
-    if output.code != Some(0) {
-        return run_page(&app, &run, Some((note, said(&output)))).await;
+    match app.add_note(&run, note.clone()).await {
+        Ok(()) => Ok(redirect(&format!("/runs/{run}#notes")).into_response()),
+        Err(Error::Invalid(reason) | Error::Command(reason)) => {
+            run_page(&app, &run, Some((note, reason))).await
+        }
+        Err(error) => Err(error),
     }
-    Ok(redirect(&format!("/runs/{run}#notes")).into_response())
 }
 
 async fn delete(State(app): State<App>, Path(run): Path<String>) -> Result<Redirect, Error> {

@@ -7,9 +7,9 @@ use axum::response::Response;
 use axum::routing::get;
 use dwell_store::{RunFilter, RunKind, RunRow, RunState};
 
+use super::deletions::Deletion;
 use super::layout::{Layout, Status, render};
 use super::pager::{ListQuery, Pager};
-use super::trash::Deletion;
 use crate::app::App;
 use crate::error::Error;
 

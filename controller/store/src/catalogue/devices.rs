@@ -1,10 +1,13 @@
 //! Devices and their checks.
 
+use std::collections::HashMap;
+
+use rusqlite::types::ValueRef;
 use rusqlite::{ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::leases::refuse_leased;
 use super::{Store, time_text};
-use crate::device::{CheckResult, DeviceCheck, DeviceRow};
+use crate::device::{CheckResult, DeviceCheck, DeviceRow, LastCheck};
 use crate::error::StoreError;
 use crate::lock::runner;
 use crate::run::RunRow;
@@ -115,6 +118,25 @@ impl Store {
     /// Returns the last check that the device answered.
     pub fn last_answer(&self, device: &DeviceRow) -> Result<Option<DeviceCheck>, StoreError> {
         self.newest_check(device, "AND answer IS NOT NULL")
+    }
+
+    /// Returns the last check of every device that was checked, by the name of the device. Of the
+    /// answers, which are long, it reads only the number at this path of SQLite's JSON functions.
+    pub fn last_checks(&self, path: &str) -> Result<HashMap<String, LastCheck>, StoreError> {
+        let mut select = self.db.prepare(
+            "SELECT name, at, error,
+                 CASE WHEN json_valid(answer) THEN json_extract(answer, ?1) END
+             FROM devices JOIN device_checks AS last ON last.id = (
+                 SELECT max(id) FROM device_checks WHERE device_id = devices.id)",
+        )?;
+        let checks = select.query_map([path], |row| {
+            let number = match row.get_ref(3)? {
+                ValueRef::Integer(number) => Some(number),
+                _ => None,
+            };
+            Ok((row.get(0)?, LastCheck { at: row.get(1)?, error: row.get(2)?, number }))
+        })?;
+        Ok(checks.collect::<Result<_, _>>()?)
     }
 
     /// Returns the number of devices that answered their last check.
@@ -278,6 +300,40 @@ mod tests {
         assert_eq!((count(&pi3), count(&pi4)), (1, 2));
         assert_eq!(kernel(store.last_answer(&pi4).unwrap()).as_deref(), Some("6.12"));
         assert_eq!(kernel(store.last_check(&pi4).unwrap()), None, "the last one failed");
+    }
+
+    #[test]
+    fn last_checks_have_a_number_of_each_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap();
+        let answers = [
+            ("known", Some(r#"{"doctor":{"ns":7}}"#)),
+            ("null", Some(r#"{"doctor":{"ns":null}}"#)),
+            ("text", Some(r#"{"doctor":{"ns":"7"}}"#)),
+            ("damaged", Some("{")),
+            ("failed", None),
+        ];
+        for (name, answer) in answers {
+            store.add_device(name, "{}").unwrap();
+            let device = store.device(name).unwrap().unwrap();
+            store.add_check(&device, &CheckResult::Error("no route".into())).unwrap();
+            let text = String::new;
+            let (arch, kernel, build) = (text(), text(), text());
+            if let Some(answer) = answer.map(str::to_owned) {
+                let answer = CheckResult::Answer { arch, kernel, build, answer };
+                store.add_check(&device, &answer).unwrap();
+            }
+        }
+        store.add_device("unchecked", "{}").unwrap();
+        let checks = store.last_checks("$.doctor.ns").unwrap();
+        assert_eq!(checks.len(), answers.len());
+        for (name, answer) in answers {
+            let expected = (name == "known").then_some(7);
+            assert_eq!(checks[name].number, expected, "{name}");
+            assert_eq!(checks[name].error.is_none(), answer.is_some(), "{name}");
+        }
+        let device = store.device("known").unwrap().unwrap();
+        assert_eq!(checks["known"].at, store.last_check(&device).unwrap().unwrap().at);
     }
 
     #[test]
