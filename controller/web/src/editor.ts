@@ -87,6 +87,8 @@ export function editor(): void {
     if (document.activeElement === text) caret();
   });
   places();
-  // A text that the browser restored was not checked by the server.
-  if (text.value !== text.defaultValue) soon();
+  // A text that the browser restored was not checked by the server. It is restored before this event.
+  window.addEventListener("pageshow", () => {
+    if (text.value !== text.defaultValue) soon();
+  });
 }

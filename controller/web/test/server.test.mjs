@@ -164,7 +164,8 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await page.getByText("Device shelf is deleted.").waitFor();
     assert.equal(await page.getByRole("rowheader", { name: "shelf", exact: true }).count(), 0);
     await page.getByRole("button", { name: "Undo the deletion of Device shelf" }).click();
-    await page.getByRole("rowheader", { name: "shelf", exact: true }).waitFor();
+    // In the list, and in the table of verdicts.
+    await page.getByRole("rowheader", { name: "shelf", exact: true }).first().waitFor();
     await page.goto(experiment);
     await page.getByRole("button", { name: "Delete this experiment" }).click();
     await page.getByRole("button", { name: /^Undo the deletion of experiment/ }).click();
