@@ -22,8 +22,11 @@ ARGUMENTS = (
     "-device",
     "ivshmem-plain,memdev=host-clock",
 )
-# Both the guest and the writer need a processor at the same time, which takes longer on a busy host.
-MAX_COMPARE_SECONDS = 10
+# Both the guest and the writer need a processor at the same time, which takes longer on a busy host: a comparison
+# that is not tight after COMPARE_SECONDS is made again, at most MAX_COMPARISONS times in all.
+COMPARE_SECONDS = 10
+MAX_COMPARISONS = 6
+TIGHT_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,10 @@ def compare(guest):
     page = guest.rig.folder / "host-clock"
     writer = subprocess.Popen([sys.executable, __file__, str(page)], preexec_fn=network.die_with_parent)
     try:
-        low, high, at = map(int, guest.output(f"clock compare {MAX_COMPARE_SECONDS}").split())
+        for _ in range(MAX_COMPARISONS):
+            low, high, at = map(int, guest.output(f"clock compare {COMPARE_SECONDS}").split())
+            if high - low <= TIGHT_NS:
+                break
     finally:
         writer.kill()
         writer.wait()
