@@ -9,6 +9,7 @@ mod follow;
 pub(crate) mod plan;
 mod process;
 mod store;
+pub(crate) mod topology;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
