@@ -6,9 +6,10 @@ import { delay } from "./page";
 const MAX_POINTS = 240;
 /** Time without events that is shown as a gap, in milliseconds. */
 const GAP_TIME = 2_000;
-/** Sizes in pixels. */
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, STRIP] = [640, 168, 64, 8, 8, 18];
+/** Sizes in pixels. The width is that of the page. */
+const [HEIGHT, LEFT, RIGHT, TOP, STRIP] = [168, 60, 8, 8, 18];
 const PLOT_HEIGHT = 110;
+const MIN_WIDTH = 240;
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Figures of a trial so far, as events report them. */
@@ -54,6 +55,12 @@ function ticks(from: number, to: number): number[] {
   return found.length >= 2 ? found : [from, to];
 }
 
+/** A delay without decimals that say nothing. */
+function tickText(ns: number): string {
+  const [unit, name] = ns < 1e3 ? [1, "ns"] : ns < 1e6 ? [1e3, "us"] : ns < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+  return `${Number((ns / unit).toPrecision(3))} ${name}`;
+}
+
 export class Timeline {
   private trial = 0;
   private began = 0;
@@ -65,7 +72,7 @@ export class Timeline {
 
   constructor(private readonly box: HTMLElement) {
     this.svg = element("svg", box.querySelector(".drawing")!, {
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-labelledby": "timeline-name timeline-text",
+      role: "img", height: HEIGHT, "aria-labelledby": "timeline-name timeline-text",
     });
     element("title", this.svg, { id: "timeline-name" }).textContent = "Delay during the trial";
     this.text = element("desc", this.svg, { id: "timeline-text" });
@@ -96,18 +103,20 @@ export class Timeline {
     const { points } = this;
     this.box.hidden = points.length < 2;
     if (this.box.hidden) return;
+    const width = Math.max(MIN_WIDTH, this.box.clientWidth);
+    this.svg.setAttribute("width", String(width));
     const [first, last] = [points[0].time, points[points.length - 1].time];
     const least = Math.min(...points.map(({ p50 }) => p50));
     const most = Math.max(...points.map(({ p99 }) => p99), least * 1.05);
     const [low, high] = [Math.log(least / 1.1), Math.log(most * 1.1)];
-    const x = (time: number) => LEFT + ((time - first) / Math.max(1, last - first)) * (WIDTH - LEFT - RIGHT);
+    const x = (time: number) => LEFT + ((time - first) / Math.max(1, last - first)) * (width - LEFT - RIGHT);
     const y = (ns: number) => TOP + (1 - (Math.log(ns) - low) / (high - low)) * PLOT_HEIGHT;
     const at = (time: number, ns: number) => `${x(time).toFixed(1)},${y(ns).toFixed(1)}`;
 
     this.plot.replaceChildren();
     for (const tick of ticks(least, most)) {
-      element("line", this.plot, { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(tick), y2: y(tick) });
-      element("text", this.plot, { class: "axis", x: LEFT - 6, y: y(tick) + 4 }).textContent = delay(tick);
+      element("line", this.plot, { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) });
+      element("text", this.plot, { class: "axis", x: LEFT - 6, y: y(tick) + 4 }).textContent = tickText(tick);
     }
     // Points after a pause of events begin anew.
     const usual = (last - first) / points.length;
@@ -123,7 +132,7 @@ export class Timeline {
       element("polyline", this.plot, { class: "median", points: down.join(" ") });
     }
     const strip = TOP + PLOT_HEIGHT + STRIP;
-    element("line", this.plot, { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: strip, y2: strip });
+    element("line", this.plot, { class: "grid", x1: LEFT, x2: width - RIGHT, y1: strip, y2: strip });
     element("text", this.plot, { class: "axis", x: LEFT - 6, y: strip + 4 }).textContent = "lost";
     for (const { time, lost } of points) {
       if (!lost) continue;
@@ -133,7 +142,7 @@ export class Timeline {
     }
     const seconds = (time: number) => `${(time / 1e3).toFixed(1)} s`;
     element("text", this.plot, { class: "axis start", x: LEFT, y: HEIGHT - 6 }).textContent = seconds(first);
-    element("text", this.plot, { class: "axis", x: WIDTH - RIGHT, y: HEIGHT - 6 }).textContent = seconds(last);
+    element("text", this.plot, { class: "axis", x: width - RIGHT, y: HEIGHT - 6 }).textContent = seconds(last);
     this.describe(first, last);
   }
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use dwell_plan::{LabSpec, LinkPlan, Measurement, Plan, Routing, Source, Topology};
-use dwell_results::amounts;
 use toml::Value;
 
 /// Topology of a plan.
@@ -189,8 +188,8 @@ fn link_text(link: &LinkPlan, routing: Routing, plan: &Plan) -> String {
     };
     let parts = [
         part("rate", "", link.rate.map(|rate| rate.to_string())),
-        part("delay", "delay", link.delay.map(amounts::time)),
-        part("jitter", "jitter", link.jitter.map(amounts::time)),
+        part("delay", "delay", link.delay.map(|delay| delay.to_string())),
+        part("jitter", "jitter", link.jitter.map(|jitter| jitter.to_string())),
         part("loss", "loss", link.loss.map(|loss| loss.to_string())),
         part("duplicate", "duplicates", link.duplicate.map(|share| share.to_string())),
         part("reorder", "reordered", link.reorder.map(|share| share.to_string())),

@@ -14,11 +14,11 @@ const MAX_LOADS: usize = 4;
 const MAX_TASKS: usize = 4;
 
 /// Maximum number of characters of a line in a box; the rest is in the text below.
-const MAX_LINE_LEN: usize = 22;
+const MAX_LINE_LEN: usize = 20;
 
 /// Sizes, in pixels.
-const NODE_WIDTH: usize = 164;
-const GAP: usize = 84;
+const NODE_WIDTH: usize = 140;
+const GAP: usize = 48;
 const MARGIN: usize = 4;
 const LINE_HEIGHT: usize = 18;
 const ARROW_HEIGHT: usize = 30;
@@ -67,6 +67,15 @@ struct Arrow {
 }
 
 impl Drawing {
+    /// Class by the width that keeps texts readable; the drawing scrolls on narrower screens.
+    fn class(&self) -> &'static str {
+        match self.boxes.len() {
+            0..=2 => "few",
+            3 => "some",
+            _ => "many",
+        }
+    }
+
     pub(crate) fn new(topology: &PlanTopology) -> Self {
         let shown = shown(topology);
         let center = |place: usize| MARGIN + place * (NODE_WIDTH + GAP) + NODE_WIDTH / 2;
