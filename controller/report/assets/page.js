@@ -2,6 +2,10 @@
 // when the browser is idle, and all again when the colour scheme changes or a figure is zoomed.
 (async () => {
   "use strict";
+  // Widths in pixels: that of a whole figure, and on narrower screens those of a plot and its axis.
+  const FULL_WIDTH = 720;
+  const MIN_PLOT_WIDTH = 180;
+  const AXIS_WIDTH = 126;
   // In a report the data is in the page; the web controller provides a function that loads it.
   const data = window.dwellData ?? ((id) => JSON.parse(document.getElementById(id).textContent));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -42,6 +46,7 @@
       const specification = structuredClone(specifications[id]);
       if (dark.matches) specification.config = darkConfig;
       dwellTooltip.withoutLineTooltips(specification);
+      narrow(specification, chart.clientWidth);
       const axes = dwellZoom.axesOf(specification);
       // A figure that a link zooms is drawn once before, because only a drawing has whole axes.
       const extent = wholes.has(id) ? extents.get(id) : null;
@@ -79,6 +84,26 @@
     } catch (error) {
       fail(chart, "Cannot draw this figure", error);
     }
+  }
+
+  // On a narrow screen plots get narrower, so that texts keep their size.
+  function narrow(specification, room) {
+    if (!room || room >= FULL_WIDTH) return;
+    const width = Math.max(MIN_PLOT_WIDTH, room - AXIS_WIDTH);
+    const limit = (part) => {
+      if (part.width > width) part.width = width;
+      for (const axis of ["x", "y"]) {
+        const guide = part.encoding?.[axis]?.axis;
+        if (guide) Object.assign(guide, { labelLimit: 96, titleLimit: axis === "x" ? width : part.height });
+      }
+      for (const inner of [part.layer, part.hconcat, part.vconcat, part.concat, part.spec && [part.spec]]) inner?.forEach(limit);
+    };
+    limit(specification);
+    const config = structuredClone(specification.config);
+    config.title = { ...config.title, limit: room };
+    config.legend = { ...config.legend, columns: 1, labelLimit: width };
+    config.header = { ...config.header, labelLimit: width };
+    specification.config = config;
   }
 
   function fail(chart, what, error) {

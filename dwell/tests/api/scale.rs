@@ -72,7 +72,6 @@ fn fill_experiments(sandbox: &Sandbox) {
         });
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("experiment.json"), record.to_string()).unwrap();
-        fs::write(dir.join("plan.toml"), plan(3, 100)).unwrap();
         fs::write(dir.join("events.jsonl"), end).unwrap();
     }
 }
