@@ -210,7 +210,7 @@ test("the data manager imports, exports, finds and deletes", async (t) => {
   };
   const names = () => page.locator("tbody th").allTextContents();
   let run;
-  await t.test("a file that is none is refused with the reason", async () => {
+  await t.test("a file of no known format is refused with the reason", async () => {
     const before = await names();
     await send("noise.txt", "no measurement\n");
     await page.getByRole("alert").getByText("The file was not imported").waitFor();

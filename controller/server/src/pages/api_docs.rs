@@ -24,6 +24,27 @@ struct Page {
     groups: Vec<Group>,
 }
 
+/// Text in which backquotes mark code.
+#[derive(Debug, Default, PartialEq, Template)]
+#[template(
+    source = "{% for (is_code, part) in parts %}{% if is_code %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}{% endfor %}",
+    ext = "html"
+)]
+struct Marked {
+    parts: Vec<(bool, String)>,
+}
+
+impl Marked {
+    fn new(text: &str) -> Self {
+        let parts = text.split('`').enumerate();
+        Self { parts: parts.map(|(i, part)| (i % 2 == 1, part.to_owned())).collect() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.parts.iter().all(|(_, part)| part.is_empty())
+    }
+}
+
 /// Operations about one subject.
 #[derive(Debug, PartialEq)]
 struct Group {
@@ -36,17 +57,17 @@ struct Group {
 struct Operation {
     method: String,
     path: String,
-    about: String,
+    about: Marked,
     parameters: Vec<Parameter>,
     /// Status, and what it means.
-    answers: Vec<(String, String)>,
+    answers: Vec<(String, Marked)>,
 }
 
 #[derive(Debug, PartialEq)]
 struct Parameter {
     name: String,
     place: String,
-    about: String,
+    about: Marked,
 }
 
 async fn page() -> Result<Response, Error> {
@@ -94,22 +115,33 @@ fn operation(path: &str, method: &str, described: &Value) -> Operation {
     let parameter = |it: &Value| Parameter {
         name: text(&it["name"]),
         place: text(&it["in"]),
-        about: text(&it["description"]),
+        about: Marked::new(&text(&it["description"])),
     };
     let answers = described["responses"].as_object().into_iter().flatten();
     let summary = ["summary", "description"].map(|name| text(&described[name]));
     Operation {
         method: method.to_uppercase(),
         path: path.to_owned(),
-        about: summary.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+        about: Marked::new(
+            &summary.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+        ),
         parameters: parameters.map(parameter).collect(),
-        answers: answers.map(|(code, it)| (code.clone(), text(&it["description"]))).collect(),
+        answers: answers
+            .map(|(code, it)| (code.clone(), Marked::new(&text(&it["description"]))))
+            .collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_is_marked_and_escaped() {
+        let html = Marked::new("Event `a<b` with `id`").to_string();
+        assert_eq!(html, "Event <code>a&#60;b</code> with <code>id</code>");
+        assert!(Marked::new("").is_empty() && !Marked::new("`x`").is_empty());
+    }
 
     #[test]
     fn every_operation_of_the_api_is_listed() {
