@@ -39,10 +39,6 @@ impl Marked {
         let parts = text.split('`').enumerate();
         Self { parts: parts.map(|(i, part)| (i % 2 == 1, part.to_owned())).collect() }
     }
-
-    fn is_empty(&self) -> bool {
-        self.parts.iter().all(|(_, part)| part.is_empty())
-    }
 }
 
 /// Operations about one subject.
@@ -140,7 +136,6 @@ mod tests {
     fn code_is_marked_and_escaped() {
         let html = Marked::new("Event `a<b` with `id`").to_string();
         assert_eq!(html, "Event <code>a&#60;b</code> with <code>id</code>");
-        assert!(Marked::new("").is_empty() && !Marked::new("`x`").is_empty());
     }
 
     #[test]
@@ -153,7 +148,7 @@ mod tests {
         let listed = groups.iter().flat_map(|group| &group.operations);
         assert!(expected > 10);
         assert_eq!(listed.clone().count(), expected);
-        assert!(listed.clone().all(|it| !it.about.is_empty() && !it.answers.is_empty()));
+        assert!(listed.clone().all(|it| it.about != Marked::new("") && !it.answers.is_empty()));
         assert!(groups.iter().all(|group| !group.about.is_empty()), "{groups:#?}");
     }
 }
