@@ -92,9 +92,10 @@
     const width = Math.max(MIN_PLOT_WIDTH, room - AXIS_WIDTH);
     const limit = (part) => {
       if (part.width > width) part.width = width;
-      for (const axis of ["x", "y"]) {
-        const guide = part.encoding?.[axis]?.axis;
-        if (guide) Object.assign(guide, { labelLimit: 96, titleLimit: axis === "x" ? width : part.height });
+      for (const [channel, encoding] of Object.entries(part.encoding ?? {})) {
+        const { axis, legend } = encoding ?? {};
+        if (axis) Object.assign(axis, { labelLimit: 96, titleLimit: channel === "x" ? width : part.height });
+        if (legend) legend.columns = 1;
       }
       for (const inner of [part.layer, part.hconcat, part.vconcat, part.concat, part.spec && [part.spec]]) inner?.forEach(limit);
     };

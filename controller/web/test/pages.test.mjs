@@ -283,3 +283,13 @@ test("the pointer and the keyboard show values; the keyboard zooms and moves", a
   assert.deepEqual(messages, []);
   await context.close();
 });
+
+test("figures fit a narrow screen with texts of full size", async () => {
+  const { context, page } = await open(browser, join(folder, "loads.html"), { viewport: { width: 360, height: 800 } });
+  await drawn(page);
+  const scales = await page.evaluate(() =>
+    [...document.querySelectorAll(".chart svg.marks")].map((svg) => svg.getBoundingClientRect().width / Number(svg.getAttribute("width"))),
+  );
+  for (const scale of scales) assert.ok(scale > 0.9, scales.join());
+  await context.close();
+});

@@ -170,7 +170,8 @@ impl Checked {
     }
 
     fn can_start(&self) -> bool {
-        !self.is_empty && self.check.is_ok()
+        let lacks_devices = !self.roles.is_empty() && self.devices.is_empty();
+        !self.is_empty && self.check.is_ok() && !lacks_devices
     }
 
     /// Names and values of the axes.
@@ -250,6 +251,11 @@ impl Editor {
         let checked = Checked::new(app, &draft).await?;
         let layout = Layout::new("New experiment", "/experiments");
         Ok(Self { layout, draft, checked, examples: &EXAMPLES, mistake })
+    }
+
+    /// Whether the text is that of an example.
+    fn shows(&self, example: &Example) -> bool {
+        self.draft.plan == example.text
     }
 
     /// Number of lines of the text field.
