@@ -72,7 +72,7 @@ export class Timeline {
 
   constructor(private readonly box: HTMLElement) {
     this.svg = element("svg", box.querySelector(".drawing")!, {
-      role: "img", height: HEIGHT, "aria-labelledby": "timeline-name timeline-text",
+      role: "img", height: HEIGHT, "aria-labelledby": "timeline-name", "aria-describedby": "timeline-text",
     });
     element("title", this.svg, { id: "timeline-name" }).textContent = "Delay during the trial";
     this.text = element("desc", this.svg, { id: "timeline-text" });
