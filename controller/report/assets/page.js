@@ -6,6 +6,8 @@
   const FULL_WIDTH = 720;
   const MIN_PLOT_WIDTH = 180;
   const AXIS_WIDTH = 126;
+  /** Time without a change of the window's size after which figures are drawn again, in milliseconds. */
+  const RESIZE_TIMEOUT = 300;
   // In a report the data is in the page; the web controller provides a function that loads it.
   const data = window.dwellData ?? ((id) => JSON.parse(document.getElementById(id).textContent));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -15,6 +17,7 @@
   const extents = dwellZoom.read();
   const wholes = new Map();
   const tools = new Map();
+  const widths = new Map();
   const ids = charts.length ? ["specifications", "dark"] : [];
   let specifications, darkConfig;
   try {
@@ -46,7 +49,8 @@
       const specification = structuredClone(specifications[id]);
       if (dark.matches) specification.config = darkConfig;
       dwellTooltip.withoutLineTooltips(specification);
-      narrow(specification, chart.clientWidth);
+      widths.set(chart, room(chart));
+      narrow(specification, room(chart));
       const axes = dwellZoom.axesOf(specification);
       // A figure that a link zooms is drawn once before, because only a drawing has whole axes.
       const extent = wholes.has(id) ? extents.get(id) : null;
@@ -86,15 +90,20 @@
     }
   }
 
+  /** Width for a figure, as far as it matters. */
+  function room(chart) {
+    return Math.min(chart.clientWidth || FULL_WIDTH, FULL_WIDTH);
+  }
+
   // On a narrow screen plots get narrower, so that texts keep their size.
   function narrow(specification, room) {
-    if (!room || room >= FULL_WIDTH) return;
+    if (room >= FULL_WIDTH) return;
     const width = Math.max(MIN_PLOT_WIDTH, room - AXIS_WIDTH);
     const limit = (part) => {
       if (part.width > width) part.width = width;
       for (const [channel, encoding] of Object.entries(part.encoding ?? {})) {
         const { axis, legend } = encoding ?? {};
-        if (axis) Object.assign(axis, { labelLimit: 96, titleLimit: channel === "x" ? width : part.height });
+        if (axis) Object.assign(axis, { labelLimit: 96, titleLimit: channel === "x" ? width : Number(part.height) || undefined });
         if (legend) legend.columns = 1;
       }
       for (const inner of [part.layer, part.hconcat, part.vconcat, part.concat, part.spec && [part.spec]]) inner?.forEach(limit);
@@ -341,6 +350,13 @@
   dark.addEventListener("change", () => {
     ground();
     charts.filter((chart) => drawn.has(chart)).forEach(redraw);
+  });
+  let resized;
+  window.addEventListener("resize", () => {
+    clearTimeout(resized);
+    resized = setTimeout(() => {
+      charts.filter((chart) => drawn.has(chart) && widths.get(chart) !== room(chart)).forEach(redraw);
+    }, RESIZE_TIMEOUT);
   });
   window.addEventListener("beforeprint", () => charts.forEach(draw));
   begin();

@@ -291,5 +291,7 @@ test("figures fit a narrow screen with texts of full size", async () => {
     [...document.querySelectorAll(".chart svg.marks")].map((svg) => svg.getBoundingClientRect().width / Number(svg.getAttribute("width"))),
   );
   for (const scale of scales) assert.ok(scale > 0.9, scales.join());
+  await page.setViewportSize({ width: 1100, height: 800 });
+  await page.waitForFunction(() => [...document.querySelectorAll(".chart svg.marks")].every((svg) => Number(svg.getAttribute("width")) > 600));
   await context.close();
 });

@@ -2,7 +2,8 @@
 //!
 //! An experiment is kept in files and worked on by a process of its own, `dwell run`. Its state is
 //! read from both, so nothing is lost when the server ends, and several servers may serve one data
-//! directory. Experiments wait for each other as runs do: by the runner's lock.
+//! directory. Experiments wait for each other as runs do: in the order of their processes, for the runner's
+//! lock.
 
 mod events;
 mod follow;
