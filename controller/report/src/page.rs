@@ -50,8 +50,12 @@ pub mod assets {
 
     /// Style sheet of pages and of the tables and figures in them.
     pub const STYLE: &str = include_str!("../assets/page.css");
-    /// Script that draws the figures of a page.
-    pub const SCRIPT: &str = include_str!("../assets/page.js");
+    /// Script that draws the figures of a page, zooms into them and shows their values.
+    pub const SCRIPT: &str = concat!(
+        include_str!("../assets/zoom.js"),
+        include_str!("../assets/tooltip.js"),
+        include_str!("../assets/page.js")
+    );
     /// Vega, Vega-Lite and vega-embed, bundled by controller/web.
     pub const RUNTIME: &str = include_str!("../assets/vega.js");
     /// How to read the figures, in HTML.

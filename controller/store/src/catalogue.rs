@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::error::StoreError;
 use crate::lock::RunnerLock;
 use crate::migrations::{migrate, refuse_newer, refuse_older};
+use crate::queue::{QueuePlace, process_start};
 use crate::run::Role;
 use crate::run_names;
 
@@ -102,6 +103,15 @@ impl Store {
     /// Returns the directory for segments being received from nodes.
     pub fn incoming(&self) -> PathBuf {
         self.dir.join("incoming")
+    }
+
+    /// Joins the queue of the processes that wait to become the runner of the directory. Their order is
+    /// that in which they were started.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn queue(&self) -> Result<QueuePlace, StoreError> {
+        QueuePlace::take(&self.dir, process_start())
     }
 
     /// Makes this process the runner of the directory. Removes files that a dead runner was

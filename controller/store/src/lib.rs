@@ -4,6 +4,7 @@
 //! ```text
 //! DIR/catalogue.sqlite          WAL; numbered migrations, the version in user_version
 //! DIR/runner.lock               held by the process that runs a plan here
+//! DIR/waiting/                  one file per process that waits for the runner's lock
 //! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
 //! DIR/samples/RUN/host/TRIAL.parquet  host activity during the trial, if recorded
 //! DIR/samples/RUN/spikes/TRIAL.parquet  causes of long delays in the trial, if divided
@@ -23,6 +24,7 @@ mod ingest;
 mod lock;
 mod migrations;
 mod parquet;
+mod queue;
 mod run;
 mod run_names;
 mod scan;
@@ -37,6 +39,7 @@ pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::{ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter, SpikeWriter};
+pub use queue::QueuePlace;
 pub use run::{
     BoundDevice, Counts, NewRun, NewTrial, Role, RunFilter, RunKind, RunNode, RunRow, RunState,
     TrialRow,

@@ -1,6 +1,7 @@
-//! Locks of a data directory: one runner at a time, and one importer for each imported run.
+//! Locks of a data directory: one runner at a time, one importer for each imported run, and one
+//! process for each place in the queue of runners.
 //!
-//! Both are record locks of fcntl(2). A record lock belongs to the process that took it and ends
+//! All are record locks of fcntl(2). A record lock belongs to the process that took it and ends
 //! with that process. A child does not hold it, not even between fork and exec; flock(2) is
 //! inherited across fork, so a child that outlives a killed runner would keep the next runner out.
 //!
@@ -39,7 +40,7 @@ fn id(file: &Metadata) -> FileId {
 
 /// An exclusive record lock on a whole file.
 #[derive(Debug)]
-struct RecordLock {
+pub(crate) struct RecordLock {
     id: FileId,
     /// `None` after it was closed.
     file: Option<File>,
@@ -48,7 +49,7 @@ struct RecordLock {
 impl RecordLock {
     /// Takes the lock on the file at `path`, creating the file if it is missing. Returns `None` if
     /// this or another process holds the lock.
-    fn take(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn take(path: &Path) -> Result<Option<Self>, StoreError> {
         let mut locked_files = locked_files();
         if fs::metadata(path).is_ok_and(|file| locked_files.contains(&id(&file))) {
             return Ok(None);
@@ -66,9 +67,14 @@ impl RecordLock {
         Ok(Some(Self { id, file: Some(file) }))
     }
 
+    /// Whether the lock is on the file with this device and inode.
+    pub(crate) fn is_on(&self, file: (u64, u64)) -> bool {
+        self.id == file
+    }
+
     /// Returns the process that holds the lock. Takes no lock itself, so it never delays a runner,
     /// and needs no permission to write.
-    fn holder(path: &Path) -> Option<Runner> {
+    pub(crate) fn holder(path: &Path) -> Option<Runner> {
         let locked_files = locked_files();
         let file = fs::metadata(path).ok()?;
         if locked_files.contains(&id(&file)) {

@@ -9,10 +9,13 @@ export function editor(): void {
   const result = byId("check");
   if (!form || !text || !result) return;
   let request: AbortController | null = null;
+  /** The text that the server checked last. */
+  let checked = text.defaultValue;
 
   async function check(): Promise<void> {
     request?.abort();
     const own = (request = new AbortController());
+    const sent = text!.value;
     const fields = new URLSearchParams();
     new FormData(form!).forEach((value, name) => fields.append(name, String(value)));
     try {
@@ -24,8 +27,10 @@ export function editor(): void {
       });
       const html = await answer.text();
       if (own.signal.aborted) return;
-      if (answer.ok && !answer.redirected) show(html);
-      else fail("The server refused to check the plan; the result below is of an earlier text. Use the button Check.");
+      if (answer.ok && !answer.redirected) {
+        checked = sent;
+        show(html);
+      } else fail("The server refused to check the plan; the result below is of an earlier text. Use the button Check.");
     } catch {
       if (!own.signal.aborted) fail("The server does not answer; the result below is of an earlier text.");
     }
@@ -87,8 +92,9 @@ export function editor(): void {
     if (document.activeElement === text) caret();
   });
   places();
-  // A text that the browser restored was not checked by the server. It is restored before this event.
+  // A text that the browser restored, before this script or after it, was not checked by the server.
+  if (text.value !== checked) soon();
   window.addEventListener("pageshow", () => {
-    if (text.value !== text.defaultValue) soon();
+    if (text.value !== checked) soon();
   });
 }

@@ -1,6 +1,7 @@
 // The page of an experiment while it runs. Figures of the current trial come as events; other parts
 // of the page are fetched when they change.
-import { byId, setText, throttled } from "./page";
+import { byId, delay, setText, throttled } from "./page";
+import { type Progress, Timeline } from "./timeline";
 
 /** Interval of drawing figures, in milliseconds. */
 const DRAW_INTERVAL = 100;
@@ -16,21 +17,6 @@ const RECONNECT_INTERVAL = 3_000;
 const PARTS = ["current", "trials", "log"];
 const STATE_PARTS = ["state", "controls", "progress"];
 
-interface Progress {
-  trial: number;
-  sent: number | null;
-  lost: number | null;
-  p50_ns: number | null;
-  p99_ns: number | null;
-}
-
-/** Formats a delay as the server does. */
-export function delay(ns: number | null): string {
-  if (ns === null) return "-";
-  if (Math.abs(ns) < 1e3) return `${ns} ns`;
-  return Math.abs(ns) < 1e6 ? `${(ns / 1e3).toFixed(2)} us` : `${(ns / 1e6).toFixed(2)} ms`;
-}
-
 function lostText({ lost, sent }: Progress): string {
   if (lost === null) return "-";
   return sent ? `${lost} (${((lost * 100) / sent).toFixed(2)} %)` : String(lost);
@@ -40,10 +26,13 @@ export function live(): void {
   const experiment = byId("experiment");
   if (!experiment || experiment.dataset.live === undefined) return;
   const id = experiment.dataset.id!;
+  const box = byId("timeline");
+  const timeline = box ? new Timeline(box) : null;
   let progress: Progress | null = null;
   let known = byId("state")?.dataset.state;
 
   const draw = throttled(() => {
+    timeline?.draw();
     if (!progress || String(progress.trial) !== byId("trial")?.textContent) return;
     setText("p50", delay(progress.p50_ns));
     setText("p99", delay(progress.p99_ns));
@@ -56,6 +45,7 @@ export function live(): void {
   async function fetchParts(): Promise<void> {
     const answer = await fetch(location.pathname, { cache: "no-store" }).catch(() => null);
     if (!answer?.ok) return;
+    if (answer.redirected) return void lost("Log in again; the run goes on.");
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const state = page.getElementById("state")?.dataset.state;
     // Another page answered, such as that of the login.
@@ -89,26 +79,51 @@ export function live(): void {
 
   const refresh = throttled(() => void fetchParts(), FETCH_INTERVAL);
   const connection = byId("connection");
-  let events: EventSource;
+  let events: EventSource | null = null;
+
+  function lost(text: string): void {
+    setText("connection", text);
+    if (connection) connection.hidden = false;
+  }
 
   function connect(): void {
+    disconnect();
+    if (document.hidden) return;
     events = new EventSource(`/api/v1/experiments/${encodeURIComponent(id)}/events`);
     events.addEventListener("open", () => {
       if (connection) connection.hidden = true;
     });
     events.addEventListener("error", () => {
-      if (connection) connection.hidden = false;
-      // After an answer that is no event stream, browsers do not try again.
-      if (events.readyState === EventSource.CLOSED) window.setTimeout(connect, RECONNECT_INTERVAL);
+      lost("Connection lost; the run goes on. Reconnecting ...");
+      // After an answer that is no event stream, browsers do not try again. The page says why.
+      if (events?.readyState !== EventSource.CLOSED) return;
+      void fetchParts();
+      window.setTimeout(connect, RECONNECT_INTERVAL);
+    });
+    events.addEventListener("trial", (event) => {
+      const { event: kind, trial, at } = JSON.parse(event.data);
+      if (kind === "trial") timeline?.begin(trial, at);
     });
     events.addEventListener("progress", (event) => {
       progress = JSON.parse(event.data);
+      timeline?.add(progress!);
       draw();
     });
     for (const kind of ["trial", "log", "state"]) events.addEventListener(kind, refresh);
     events.addEventListener("gone", refresh);
   }
 
+  function disconnect(): void {
+    events?.close();
+    events = null;
+  }
+
   connect();
-  window.addEventListener("pagehide", () => events.close());
+  // A hidden page needs no events, and browsers open few connections to one server.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return disconnect();
+    connect();
+    refresh();
+  });
+  window.addEventListener("pagehide", disconnect);
 }

@@ -31,6 +31,13 @@ export function throttled(work: () => void, ms: number): () => void {
   };
 }
 
+/** Formats a delay as the server does. */
+export function delay(ns: number | null): string {
+  if (ns === null) return "-";
+  if (Math.abs(ns) < 1e3) return `${ns} ns`;
+  return Math.abs(ns) < 1e6 ? `${(ns / 1e3).toFixed(2)} us` : `${(ns / 1e6).toFixed(2)} ms`;
+}
+
 /** Replaces the text of an element if it differs, so that nothing is announced or drawn in vain. */
 export function setText(id: string, text: string): void {
   const element = byId(id);

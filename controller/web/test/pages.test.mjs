@@ -31,7 +31,8 @@ test("there are pages to test", () => assert.ok(pages.length >= 4, pages.join())
 async function reachesEveryControl(page) {
   const controls = await page.evaluate(() => {
     for (const details of document.querySelectorAll("details")) details.open = true;
-    const all = [...document.querySelectorAll("a[href], button, summary, input, select, [tabindex='0']")];
+    const controls = document.querySelectorAll("a[href], button, summary, input, select, [tabindex='0']");
+    const all = [...controls].filter((control) => control.checkVisibility());
     all.forEach((control, i) => (control.dataset.control = i));
     return all.length;
   });
@@ -167,5 +168,130 @@ test("figures follow changes of the colour scheme", async () => {
   await ground("rgb(22, 25, 29)");
   await drawn(page);
   assert.deepEqual(messages, []);
+  await context.close();
+});
+
+/** Labels of the axes of a figure. */
+function labels(figure) {
+  return figure.locator(".role-axis-label text").allTextContents();
+}
+
+/** Drags over a figure between relative positions of its first plot. */
+async function drag(page, figure, from, to) {
+  await figure.scrollIntoViewIfNeeded();
+  const box = await figure.evaluate((chart) => {
+    const lines = [...chart.querySelectorAll(".role-axis-domain line")].map((line) => line.getBoundingClientRect());
+    const all = lines.reduce((a, b) => ({ left: Math.min(a.left, b.left), right: Math.max(a.right, b.right), top: Math.min(a.top, b.top), bottom: Math.max(a.bottom, b.bottom) }));
+    return { x: all.left, y: all.top, width: all.right - all.left, height: all.bottom - all.top };
+  });
+  const at = ([x, y]) => [box.x + x * box.width, box.y + y * box.height];
+  await page.mouse.move(...at(from));
+  await page.mouse.down();
+  await page.mouse.move(...at(to), { steps: 4 });
+  await page.mouse.up();
+}
+
+/** Waits until the labels of a figure differ from these. */
+async function changed(page, id, before) {
+  await page.waitForFunction(([id, before]) => {
+    const now = [...document.querySelectorAll(`[data-figure="${id}"] .role-axis-label text`)].map((label) => label.textContent);
+    return now.length > 0 && now.join() !== before;
+  }, [id, before.join()]);
+}
+
+test("a drag zooms, the address shows the same view again, and a double click resets", async () => {
+  const { context, page, messages } = await open(browser, join(folder, "loads.html"));
+  await drawn(page);
+  const figure = page.locator('[data-figure="ecdf"]');
+  const whole = await labels(figure);
+  await drag(page, figure, [0.3, 0.2], [0.6, 0.7]);
+  await changed(page, "ecdf", whole);
+  const zoomed = await labels(figure);
+  assert.match(page.url(), /[?&]zoom=ecdf_x_[\d.]+_[\d.]+_y_[\d.]+_[\d.]+$/);
+  const link = await figure.getByRole("link", { name: /^Link to this view/ }).getAttribute("href");
+  assert.equal(link, `${page.url()}#figure-ecdf`);
+  // A second zoom goes further into the first one.
+  await drag(page, figure, [0.2, 0.5], [0.8, 0.51]);
+  await changed(page, "ecdf", zoomed);
+  const further = await labels(figure);
+  const copied = await open(browser, join(folder, "loads.html"));
+  await copied.page.goto(page.url());
+  await changed(copied.page, "ecdf", whole);
+  assert.deepEqual(await labels(copied.page.locator('[data-figure="ecdf"]')), further);
+  await copied.page.close();
+  // Time has one axis in all plots of a figure.
+  const timeline = page.locator('[data-figure="timeline"]');
+  const before = await labels(timeline);
+  await drag(page, timeline, [0.25, 0.05], [0.5, 0.06]);
+  await changed(page, "timeline", before);
+  assert.equal(new URL(page.url()).searchParams.getAll("zoom").length, 2);
+  await figure.locator("svg.marks").dblclick();
+  await changed(page, "ecdf", further);
+  assert.deepEqual(await labels(figure), whole);
+  await timeline.getByRole("button", { name: /^Reset zoom/ }).click();
+  await page.waitForURL((url) => url.search === "");
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("an address with a broken zoom shows the whole figure", async () => {
+  const { context, page, messages } = await open(browser, join(folder, "loads.html"));
+  await drawn(page);
+  const whole = await labels(page.locator('[data-figure="ecdf"]'));
+  for (const zoom of ["ecdf", "ecdf_x_2_1", "ecdf_x_NaN_Infinity", "none_x_1_2", "ecdf_q_1_2", "heat_y_1_2", "<b>"]) {
+    await page.goto(`${page.url().split("?")[0]}?zoom=${encodeURIComponent(zoom)}`);
+    await drawn(page);
+    assert.deepEqual(await labels(page.locator('[data-figure="ecdf"]')), whole, zoom);
+  }
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("the pointer and the keyboard show values; the keyboard zooms and moves", async () => {
+  const { context, page, messages } = await open(browser, join(folder, "loads.html"));
+  await drawn(page);
+  const figure = page.locator('[data-figure="ecdf"]');
+  await figure.scrollIntoViewIfNeeded();
+  const tooltip = page.locator(".figure-tooltip.visible");
+  const line = figure.locator(".mark-line path").first();
+  const box = await line.boundingBox();
+  for (let y = 0; y < 1 && (await tooltip.count()) === 0; y += 0.02) {
+    await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * y);
+  }
+  assert.match(await tooltip.innerText(), /Round-trip delay:\s+[\d.,]+ us[\s\S]*share/);
+  await page.mouse.move(0, 0);
+  await tooltip.waitFor({ state: "hidden" });
+  await figure.locator("svg.marks").focus();
+  await page.keyboard.press("End");
+  const last = await page.locator("p[role=status]").textContent();
+  assert.match(last, /Round-trip delay [\d.,]+ us, share 100 %/);
+  await page.keyboard.press("ArrowLeft");
+  assert.notEqual(await page.locator("p[role=status]").textContent(), last);
+  await page.keyboard.press("Escape");
+  await tooltip.waitFor({ state: "hidden" });
+  const steps = [["+", "zooms"], ["+", "zooms further"], ["Shift+ArrowRight", "moves"], ["-", "shows more"], ["0", "shows everything"]];
+  const whole = await labels(figure);
+  for (const [key, what] of steps) {
+    const before = await labels(figure);
+    await page.keyboard.press(key);
+    await changed(page, "ecdf", before);
+    // The drawing is another one, and has the focus.
+    await page.waitForFunction(() => document.activeElement?.closest('[data-figure="ecdf"]'));
+    assert.ok((await labels(figure)).length > 0, what);
+  }
+  assert.deepEqual(await labels(figure), whole);
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("figures fit a narrow screen with texts of full size", async () => {
+  const { context, page } = await open(browser, join(folder, "loads.html"), { viewport: { width: 360, height: 800 } });
+  await drawn(page);
+  const scales = await page.evaluate(() =>
+    [...document.querySelectorAll(".chart svg.marks")].map((svg) => svg.getBoundingClientRect().width / Number(svg.getAttribute("width"))),
+  );
+  for (const scale of scales) assert.ok(scale > 0.9, scales.join());
+  await page.setViewportSize({ width: 1100, height: 800 });
+  await page.waitForFunction(() => [...document.querySelectorAll(".chart svg.marks")].every((svg) => Number(svg.getAttribute("width")) > 600));
   await context.close();
 });

@@ -1,7 +1,7 @@
 // Uses the pages of a running `dwell serve` ($DWELL_URL) in a browser, as a person does. Its data
 // directory has the devices d1 and d2, and runs of the plan "two". $DWELL_SECOND is the address of d2.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import axe from "axe-core";
@@ -104,7 +104,15 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     experiment = page.url();
     await page.locator("#done", { hasText: /^[1-9]\d* of 6 trials/ }).waitFor();
     await page.waitForFunction(() => /us|ms/.test(document.getElementById("p50")?.textContent ?? ""));
-    await page.screenshot({ path: join(screenshots, "live.png") });
+    const timeline = page.getByRole("img", { name: "Delay during the trial" });
+    await timeline.waitFor();
+    assert.ok((await timeline.locator(".median").getAttribute("points")).split(" ").length > 1);
+    assert.match(await timeline.locator("desc").textContent(), /^Trial \d+ from [\d.]+ to [\d.]+ s: the median so far was between/);
+    const topology = page.getByRole("img", { name: "Topology" });
+    assert.deepEqual(await topology.locator(".name").allTextContents(), ["sender", "receiver"]);
+    assert.deepEqual(await topology.locator(".device").allTextContents(), ["d1", "shelf"]);
+    await page.getByText("Measured: round trips, udp from sender (d1) to receiver (shelf) and back.", { exact: true }).first().waitFor();
+    await page.screenshot({ path: join(screenshots, "live.png"), fullPage: true });
     await page.reload();
     await page.locator("#done", { hasText: /^[1-9]\d* of 6 trials/ }).waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
@@ -123,6 +131,26 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await drawn(page);
     assert.ok((await page.locator(".chart.drawn svg").count()) > 2);
     assert.equal(await page.locator(".failed-to-draw").count(), 0);
+    const figure = page.locator('[data-figure="ecdf"]');
+    const labels = (of) => of.locator(".role-axis-label text").allTextContents();
+    const whole = await labels(figure);
+    await figure.scrollIntoViewIfNeeded();
+    const box = await figure.locator("svg.marks").boundingBox();
+    await page.mouse.move(box.x + box.width * 0.4, box.y + box.height * 0.3);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.7, box.y + box.height * 0.31, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForURL(/\?zoom=ecdf_x_/);
+    const copied = await visit(page.url().slice(url.length));
+    await drawn(copied.page);
+    const zoomed = await labels(copied.page.locator('[data-figure="ecdf"]'));
+    assert.notDeepEqual(zoomed, whole);
+    await drawn(page);
+    assert.deepEqual(await labels(figure), zoomed);
+    assert.deepEqual(copied.messages, []);
+    await copied.context.close();
+    await figure.getByRole("button", { name: /^Reset zoom/ }).click();
+    await page.waitForURL((address) => address.search === "");
     await page.locator("#note").fill("measured by the browser test");
     await page.getByRole("button", { name: "Add the note" }).click();
     await page.locator("#notes li", { hasText: "measured by the browser test" }).waitFor();
@@ -171,6 +199,100 @@ test("a visitor adds a device, checks it, measures with it, and compares and del
     await page.getByRole("button", { name: /^Undo the deletion of experiment/ }).click();
     await page.locator(`a[href="${new URL(experiment).pathname}"]`).waitFor();
   });
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("the data manager imports, exports, finds and deletes", async (t) => {
+  const { context, page, messages } = await visit("/data");
+  const send = async (name, text) => {
+    await page.setInputFiles("#file", { name, mimeType: "text/plain", buffer: Buffer.from(text) });
+    await page.getByRole("button", { name: "Import" }).click();
+  };
+  const names = () => page.locator("tbody th").allTextContents();
+  let run;
+  await t.test("a file of no known format is refused with the reason", async () => {
+    const before = await names();
+    await send("noise.txt", "no measurement\n");
+    await page.getByRole("alert").getByText("The file was not imported").waitFor();
+    assert.match(await page.getByRole("alert").innerText(), /noise|format|unknown/);
+    assert.deepEqual(await names(), before);
+  });
+
+  await t.test("an import is a run with its size", async () => {
+    const replies = Array.from({ length: 50 }, (_, i) => `64 bytes from 192.0.2.9: icmp_seq=${i + 1} ttl=64 time=0.${400 + i} ms`);
+    await send("shelf ping.txt", `PING 192.0.2.9 (192.0.2.9) 56(84) bytes of data.\n${replies.join("\n")}\n\n--- 192.0.2.9 ping statistics ---\n50 packets transmitted, 50 received, 0% packet loss, time 49001ms\nrtt min/avg/max/mdev = 0.400/0.424/0.449/0.014 ms\n`);
+    await page.waitForURL(/\/runs\//);
+    run = new URL(page.url()).pathname.split("/").pop();
+    await page.goto(`${url}/data?q=${run}`);
+    const row = page.locator("tbody tr", { hasText: run });
+    assert.match(await row.innerText(), /\(import\)/);
+    assert.match(await row.locator("td").nth(3).innerText(), /\d/);
+    assert.deepEqual(await names(), [run]);
+  });
+
+  await t.test("each export has the samples", async () => {
+    const exported = {};
+    for (const format of ["CSV", "JSON lines", "HDR", "Parquet"]) {
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("link", { name: new RegExp(`^Export run ${run} as ${format}`) }).click(),
+      ]);
+      exported[format] = readFileSync(await download.path());
+      assert.match(download.suggestedFilename(), new RegExp(run), format);
+    }
+    assert.equal(exported.CSV.toString().trim().split("\n").length, 51);
+    const lines = exported["JSON lines"].toString().trim().split("\n").map((line) => JSON.parse(line));
+    assert.ok(lines.length >= 50);
+    assert.match(exported.HDR.toString(), /^#\[StartTime/m);
+    assert.equal(exported.Parquet.subarray(257, 262).toString(), "ustar");
+  });
+
+  await t.test("a deletion names the run, and is undone", async () => {
+    await page.goto(`${url}/data?q=${run}`);
+    await page.getByRole("button", { name: `Delete run ${run}` }).click();
+    await page.getByText(`Run ${run} is deleted.`).waitFor();
+    await page.goto(`${url}/data?q=${run}`);
+    await page.getByText("No run matches.").waitFor();
+    await page.getByRole("button", { name: `Undo the deletion of Run ${run}` }).click();
+    await page.goto(`${url}/data?q=${run}`);
+    assert.deepEqual(await names(), [run]);
+  });
+  assert.deepEqual(messages, []);
+  await context.close();
+});
+
+test("the first experiment of docs/web.md works as it is written", async () => {
+  const document = readFileSync(new URL("../../../docs/web.md", import.meta.url), "utf8");
+  const section = document.split("## The first experiment")[1].split("\n## ")[0];
+  const controls = [...section.matchAll(/\*([A-Z][^*\n]+)\*/g)].map(([, name]) => name);
+  const { context, page, messages } = await visit("/");
+  // What a reader does, or waits for, after a control.
+  const then = {
+    "Add a device": async () => {
+      await page.getByLabel("Name").fill("documented");
+      await page.getByLabel("Destination").fill(process.env.DWELL_SECOND);
+      await page.getByRole("button", { name: "Add the device" }).click();
+    },
+    Check: () => page.locator("section:has(#abilities) tbody tr").first().waitFor(),
+    "New experiment": async () => {
+      await page.locator("#plan").fill(plan(2000, 3));
+      await page.locator("#check-title", { hasText: "The plan is valid" }).waitFor();
+      await page.getByLabel("sender").selectOption("d1");
+      await page.getByLabel("receiver").selectOption("documented");
+    },
+    Start: () => page.locator("#done", { hasText: /trials have ended/ }).waitFor(),
+    Stop: () => page.getByRole("button", { name: "Resume" }).waitFor(),
+    Resume: () => page.locator("#state", { hasText: "finished" }).waitFor(),
+    "Compare with another run": () => page.getByRole("heading", { level: 1 }).waitFor(),
+  };
+  assert.deepEqual(Object.keys(then).filter((name) => !controls.includes(name)), []);
+  for (const name of controls) {
+    const named = { name: new RegExp(`^${name}\\b`) };
+    await page.getByRole("link", named).or(page.getByRole("button", named)).first().click();
+    await then[name]?.();
+  }
+  assert.match(page.url(), /\/compare\?runs=/);
   assert.deepEqual(messages, []);
   await context.close();
 });

@@ -20,7 +20,9 @@ use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, Topology, expand}
 use dwell_report::model::Axis;
 use dwell_results::amounts;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
-use dwell_store::{DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
+use dwell_store::{
+    DeviceRow, NewRun, QueuePlace, RunKind, RunRow, RunState, RunnerLock, Store, StoreError,
+};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
@@ -32,6 +34,9 @@ use progress::Progress;
 
 /// Number of trials beyond which the user must confirm.
 const MAX_UNCONFIRMED_TRIALS: usize = 10_000;
+
+/// Interval at which a run that waits looks whether it is the next one.
+const QUEUE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -215,7 +220,8 @@ fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
     FleetHandle::new(topology, random(), devices).map_err(fleet_failure)
 }
 
-/// Locks the data directory. If `waits`, waits until other runs end; `None` if it was interrupted.
+/// Locks the data directory. If `waits`, waits until other runs end, and until those have run that were
+/// started before and wait, too; `None` if it was interrupted.
 fn lock(
     args: &Args,
     store: &Store,
@@ -223,9 +229,13 @@ fn lock(
     stop: &AtomicBool,
     events: &mut Events,
 ) -> Result<Option<RunnerLock>, Failure> {
+    let place = if waits { Some(store.queue()?) } else { None };
     let mut is_announced = false;
     loop {
-        match store.lock() {
+        let is_next = place.as_ref().map_or(Ok(true), QueuePlace::is_first)?;
+        let locked =
+            if is_next { store.lock() } else { Err(StoreError::Busy(store.dir().to_owned())) };
+        match locked {
             Err(StoreError::Busy(dir)) if waits => {
                 if !std::mem::replace(&mut is_announced, true) {
                     let reason = format!("another run is active in {}", dir.display());
@@ -233,6 +243,9 @@ fn lock(
                     if !args.quiet {
                         say(&format!("{reason}; waiting until it ends"));
                     }
+                }
+                if !is_next {
+                    std::thread::sleep(QUEUE_INTERVAL);
                 }
             }
             locked => return Ok(Some(locked?)),

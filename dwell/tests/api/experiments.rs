@@ -114,6 +114,25 @@ fn second_experiment_waits_for_the_first() {
 }
 
 #[test]
+fn queued_experiments_start_in_their_order() {
+    if !is_root("queued_experiments_start_in_their_order") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox.data());
+    let first = server.experiment(&plan(1, 3_000));
+    server.wait_for_state(&first, "running");
+    let queued: Vec<String> = (0..5).map(|_| server.experiment(&plan(1, 20))).collect();
+    let started = |id: &String| {
+        let run = server.wait_for_state(id, "finished")["run"].as_str().unwrap().to_owned();
+        // DATE-NUMBER: a run gets its number when it starts.
+        run.split_once('-').unwrap().1.parse::<u32>().unwrap()
+    };
+    let numbers: Vec<u32> = queued.iter().map(started).collect();
+    assert_eq!(numbers, [2, 3, 4, 5, 6]);
+}
+
+#[test]
 fn plan_is_checked_before_it_starts() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox.data());

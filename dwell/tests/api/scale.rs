@@ -13,6 +13,9 @@ const ROWS: u64 = 10_000;
 /// Longest answer. A debug build on a busy machine is several times slower than a release build.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
 
+/// Longest page, in bytes. Its tables have 50 rows.
+const MAX_PAGE_LEN: usize = 200_000;
+
 /// Rate of requests that the server must keep.
 const REQUESTS_PER_SECOND: u32 = 200;
 
@@ -55,6 +58,24 @@ fn fill(sandbox: &Sandbox) {
     .unwrap();
 }
 
+/// Writes experiments that have ended.
+fn fill_experiments(sandbox: &Sandbox) {
+    let end = "{\"at\":\"t\",\"event\":\"end\",\"state\":\"finished\",\"reason\":null}\n";
+    for number in 0..ROWS {
+        let (hours, minutes, seconds) = (number / 3_600, number / 60 % 60, number % 60);
+        let id = format!("20260101-{hours:02}{minutes:02}{seconds:02}-0000");
+        let dir = sandbox.data().join("experiments").join(id);
+        let record = json!({
+            "schema": "dwell.experiment/1", "name": format!("small{number}"), "title": null,
+            "owner": "a@b", "on": {}, "created": "2026-01-01T00:00:00.000Z", "settings": [],
+            "seed": null,
+        });
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("experiment.json"), record.to_string()).unwrap();
+        fs::write(dir.join("events.jsonl"), end).unwrap();
+    }
+}
+
 #[test]
 fn lists_of_ten_thousand_rows_answer_at_once() {
     let sandbox = Sandbox::new();
@@ -62,6 +83,7 @@ fn lists_of_ten_thousand_rows_answer_at_once() {
     let device = json!({ "name": "first", "destination": "h" });
     assert_eq!(server.json("POST", "/devices", &device).status, 201);
     fill(&sandbox);
+    fill_experiments(&sandbox);
     for path in [
         "/api/v1/runs",
         "/api/v1/runs?limit=1000&offset=9000",
@@ -75,7 +97,12 @@ fn lists_of_ten_thousand_rows_answer_at_once() {
         "/devices?page=200",
         "/devices?q=pi99",
         "/devices/pi5",
+        "/experiments",
+        "/experiments?page=200",
+        "/experiments?q=small99",
         "/experiments/new",
+        "/api/v1/experiments?limit=1000&offset=9000",
+        "/runs",
         "/runs?page=200",
         "/runs?q=finished",
         "/data",
@@ -88,10 +115,21 @@ fn lists_of_ten_thousand_rows_answer_at_once() {
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         println!("{path}: {} bytes in {} ms", answer.body.len(), taken.as_millis());
         assert!(taken < MAX_ANSWER_TIME, "{path}: {taken:?}");
+        let is_page = !path.starts_with("/api/") && path != "/metrics";
+        assert!(
+            !is_page || answer.body.len() < MAX_PAGE_LEN,
+            "{path}: {} bytes",
+            answer.body.len()
+        );
     }
     let overview = server.request("GET", "/", "", b"").text();
     assert!(overview.contains("5000 of 10001 failed the last check"), "{overview}");
     assert!(overview.contains("5000 synchronised"), "{overview}");
+    let experiments = server.request("GET", "/experiments?page=200", "", b"").text();
+    assert!(experiments.contains("10000 experiments") && experiments.contains("small0<"));
+    let found = server.request("GET", "/experiments?q=small99", "", b"").text();
+    // small99, small990 to small999, small9900 to small9999.
+    assert!(found.contains("111 experiments"), "{found}");
     let last = server.get("/runs?limit=10&offset=9995").json();
     assert_eq!((&last["total"], last["runs"].as_array().unwrap().len()), (&json!(ROWS), 5));
     let devices = server.get("/devices?limit=1000&offset=9000").json();

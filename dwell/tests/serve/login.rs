@@ -1,6 +1,8 @@
 //! Tokens, sessions and failed logins.
 
 use std::fs;
+use std::io::Read as _;
+use std::net::TcpStream;
 
 use crate::support::{Server, make_token};
 
@@ -109,6 +111,23 @@ fn new_token_ends_sessions_and_the_old_token() {
     };
     assert_eq!(bearer(&token), 401);
     assert_eq!(bearer(&new), 200);
+}
+
+#[test]
+fn event_streams_end_when_the_token_changes() {
+    let (server, path) = Server::with_run();
+    let ends = |mut stream: TcpStream| {
+        let mut rest = Vec::new();
+        // Fails at the time-out of the stream.
+        stream.read_to_end(&mut rest).expect("the stream ends");
+    };
+    let open = server.open_stream(&path);
+    let token = make_token(server.data.path());
+    ends(open);
+    let with_token = format!("{path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nX-Rest:");
+    let open = server.open_stream(&with_token);
+    make_token(server.data.path());
+    ends(open);
 }
 
 #[test]

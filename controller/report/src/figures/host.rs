@@ -106,7 +106,7 @@ impl Frame<'_> {
                 "x": self.x(last),
                 "y": {
                     "field": "value", "type": "quantitative", "scale": {"zero": false, "nice": true},
-                    "axis": {"title": null, "tickCount": 3, "minExtent": LABEL_WIDTH}
+                    "axis": {"title": null, "format": ",.6~r", "tickCount": 3, "minExtent": LABEL_WIDTH}
                 },
                 "color": group_channel(self.nodes.iter().copied()),
                 "strokeDash": group_channel(self.nodes.iter().copied())

@@ -13,7 +13,7 @@ use crate::analysis::subject::Subject;
 use crate::analysis::trust::{self, Fact, TrustLevel};
 use crate::analysis::warnings::{RunWarning, warnings};
 use crate::analysis::{effect, paced, witness};
-use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
+use crate::model::quantity::{Unit, count, count_noun, delay, share, three_digits};
 use crate::model::table::Table;
 use crate::model::{JudgedClaims, RunData, TrialData, TrialState, metric};
 use crate::page::html::TableView;
@@ -336,16 +336,27 @@ pub(super) fn loads(run: &RunData) -> String {
 }
 
 fn reached(load: &Summary) -> String {
-    let value = |(name, value): (&String, &Option<Scalar>)| {
-        let value = match value {
-            None => "unknown".to_owned(),
-            Some(Scalar::Count(n)) => count(*n),
-            Some(Scalar::Real(real)) if name.ends_with("_ratio") => share(*real),
-            Some(Scalar::Real(real)) => three_digits(*real),
-        };
-        format!("{name} {value}")
-    };
+    let value = |(name, value): (&String, &Option<Scalar>)| reached_value(name, *value);
     load.values.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+/// Formats a value of a load, whose name may end with its unit.
+fn reached_value(name: &str, value: Option<Scalar>) -> String {
+    let formats: [(&str, fn(f64) -> String); 4] = [
+        ("_ratio", share),
+        ("_ns", delay),
+        ("_bps", |bps| format!("{} Mbit/s", three_digits(bps / 1e6))),
+        ("_pps", |pps| format!("{} packets/s", three_digits(pps))),
+    ];
+    let known = formats.iter().find_map(|(unit, text)| Some((name.strip_suffix(unit)?, text)));
+    let text = match (value, known) {
+        (None, _) => "unknown".to_owned(),
+        (Some(Scalar::Count(n)), None) => count(n),
+        (Some(Scalar::Count(n)), Some((_, text))) => text(n as f64),
+        (Some(Scalar::Real(real)), None) => three_digits(real),
+        (Some(Scalar::Real(real)), Some((_, text))) => text(real),
+    };
+    format!("{} {text}", known.map_or(name, |(stem, _)| stem).replace('_', " "))
 }
 
 /// Packet captures taken outside dwell, beside the run's own timestamps.
@@ -369,4 +380,23 @@ pub(super) fn notes(run: &RunData) -> String {
         return String::new();
     }
     Notes { notes: &run.notes }.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_loads_have_units() {
+        for (name, value, text) in [
+            ("burnt_ratio", Scalar::Real(0.0844), "burnt 8.44 %"),
+            ("duration_ns", Scalar::Count(6_431_188_829), "duration 6.43 s"),
+            ("payload_rate_bps", Scalar::Real(53_500_000.0), "payload rate 53.5 Mbit/s"),
+            ("rate_pps", Scalar::Real(477.0), "rate 477 packets/s"),
+            ("send_failed", Scalar::Count(1_200), "send failed 1,200"),
+        ] {
+            assert_eq!(reached_value(name, Some(value)), text);
+        }
+        assert_eq!(reached_value("rate_bps", None), "rate unknown");
+    }
 }

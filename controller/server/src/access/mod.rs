@@ -7,8 +7,10 @@
 //! 4. [`token`], [`session`], [`attempts`]: who it is (401, 429),
 //! 5. [`origin`], [`csrf`]: for everything but GET and HEAD, whether a page of this server sends it (403).
 //!
+//! [`admission`] ends answers that last when their visitor is no longer admitted.
 //! [`connections`] and [`tls`] act before a request exists, [`headers`] on every answer.
 
+mod admission;
 mod attempts;
 mod body;
 mod connections;
@@ -29,6 +31,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use admission::LastToken;
+pub(crate) use admission::{Admission, admission};
 use attempts::Attempts;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
@@ -78,6 +82,7 @@ pub(crate) struct Access {
     demands_token: AtomicBool,
     sessions: Mutex<Sessions>,
     attempts: Mutex<Attempts>,
+    last_token: LastToken,
     log: fn(&str),
 }
 
@@ -86,6 +91,8 @@ pub(crate) struct Access {
 struct Visit {
     access: Arc<Access>,
     session: Option<SessionId>,
+    /// The token by which the visitor was admitted, in this or an earlier request.
+    token: Option<TokenHash>,
 }
 
 tokio::task_local! {
@@ -108,17 +115,25 @@ pub(crate) fn has_session() -> bool {
 enum Visitor {
     /// No token is demanded, and none was sent.
     Anyone,
-    /// A cookie of a session.
-    Session(SessionId),
+    /// A cookie of a session, which began with this token.
+    Session(SessionId, TokenHash),
     /// The token itself.
-    Bearer,
+    Bearer(TokenHash),
 }
 
 impl Visitor {
     fn session(&self) -> Option<SessionId> {
         match self {
-            Self::Session(id) => Some(*id),
+            Self::Session(id, _) => Some(*id),
             _ => None,
+        }
+    }
+
+    /// The token by which the visitor is admitted.
+    fn token(&self) -> Option<TokenHash> {
+        match self {
+            Self::Anyone => None,
+            Self::Session(_, token) | Self::Bearer(token) => Some(*token),
         }
     }
 }
@@ -143,6 +158,7 @@ impl Access {
             demands_token: AtomicBool::new(config.require_token),
             sessions: Mutex::default(),
             attempts: Mutex::default(),
+            last_token: LastToken::default(),
             data,
             log,
         }
@@ -214,20 +230,19 @@ impl Access {
             let bearer = value.to_str().ok().and_then(|value| value.split_once(' '));
             let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
             let hash = self.token()?;
-            let right =
-                bearer.zip(hash).is_some_and(|((_, token), hash)| hash.matches(token.trim()));
+            let right = bearer.zip(hash).filter(|((_, token), hash)| hash.matches(token.trim()));
             return match right {
-                true => Ok(Visitor::Bearer),
-                false => Err(self.failed(Instant::now(), address, Refusal::WrongToken)),
+                Some((_, hash)) => Ok(Visitor::Bearer(hash)),
+                None => Err(self.failed(Instant::now(), address, Refusal::WrongToken)),
             };
         }
         if !self.demands_token() {
             return Ok(Visitor::Anyone);
         }
         let Some(value) = cookie(headers, &self.cookie) else { return Err(Refusal::NoToken) };
-        let token = self.token()?;
-        let found = locked(&self.sessions).find(Instant::now(), value, token);
-        found.map(Visitor::Session).ok_or(Refusal::NoToken)
+        let token = self.token()?.ok_or(Refusal::NoToken)?;
+        let found = locked(&self.sessions).find(Instant::now(), value, Some(token));
+        found.map(|id| Visitor::Session(id, token)).ok_or(Refusal::NoToken)
     }
 
     /// Decides whether a request that is not GET or HEAD was meant by its sender. `sent` is the token
@@ -242,7 +257,7 @@ impl Access {
             return Err(Refusal::ForeignOrigin);
         }
         let from_browser = request.source.is_browser() || request.has_cookies;
-        if !from_browser && *visitor == Visitor::Bearer {
+        if !from_browser && matches!(visitor, Visitor::Bearer(_)) {
             return Ok(());
         }
         if !from_browser && *visitor == Visitor::Anyone && is_api(request.path) {
@@ -289,7 +304,7 @@ async fn guard(
     let safe = matches!(*request.method(), Method::GET | Method::HEAD);
     let page = request.uri().path_and_query().filter(|_| safe).map_or("/", |path| path.as_str());
     let page = page.to_owned();
-    let visit = Visit { access: access.clone(), session: None };
+    let visit = Visit { access: access.clone(), session: None, token: None };
     match admit(&access, peer.ip(), request).await {
         Ok((request, visit, limit)) => {
             let answer = VISIT.scope(visit, next.run(request));
@@ -353,9 +368,10 @@ async fn admit(
         access.check_change(&request, &visitor, sent)?;
     }
     let session = visitor.session();
+    let token = visitor.token();
     parts.extensions.insert(access.clone());
     let request = Request::from_parts(parts, body);
-    Ok((request, Visit { access: access.clone(), session }, limits.answer))
+    Ok((request, Visit { access: access.clone(), session, token }, limits.answer))
 }
 
 /// Reads a body within its limits, so that no handler waits for a slow client. Files are left to

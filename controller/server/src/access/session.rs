@@ -56,6 +56,11 @@ impl Sessions {
         (same && session.lasts(now)).then_some(id)
     }
 
+    /// Whether a session has not ended by its age or a logout.
+    pub(crate) fn lasts(&self, now: Instant, id: &SessionId) -> bool {
+        self.open.get(id).is_some_and(|session| session.lasts(now))
+    }
+
     /// Ends a session.
     pub(crate) fn end(&mut self, id: &SessionId) {
         self.open.remove(id);

@@ -12,6 +12,10 @@ fn open_access() -> Access {
     access(&AccessConfig::default(), std::path::Path::new("/nonexistent"))
 }
 
+fn bearer() -> Visitor {
+    Visitor::Bearer(TokenHash::of("token"))
+}
+
 const CURL: Meta<'static> = Meta {
     method: &Method::POST,
     path: "/api/v1/experiments",
@@ -68,7 +72,7 @@ fn foreign_page_changes_nothing_even_with_a_token() {
     ];
     for source in foreign {
         let meta = Meta { source, ..CURL };
-        for visitor in [Visitor::Anyone, Visitor::Bearer] {
+        for visitor in [Visitor::Anyone, bearer()] {
             let check = access.check_change(&meta, &visitor, Some(&token));
             assert_eq!(check, Err(Refusal::ForeignOrigin), "{source:?}");
         }
@@ -78,9 +82,9 @@ fn foreign_page_changes_nothing_even_with_a_token() {
 #[test]
 fn bearer_without_cookies_needs_no_form_token() {
     let access = open_access();
-    assert_eq!(access.check_change(&CURL, &Visitor::Bearer, None), Ok(()));
+    assert_eq!(access.check_change(&CURL, &bearer(), None), Ok(()));
     let cookies = Meta { has_cookies: true, ..CURL };
-    let check = access.check_change(&cookies, &Visitor::Bearer, None);
+    let check = access.check_change(&cookies, &bearer(), None);
     assert_eq!(check, Err(Refusal::CsrfToken));
 }
 
@@ -89,7 +93,9 @@ fn form_token_of_one_session_is_invalid_in_another() {
     let access = open_access();
     let form = Meta { path: "/experiments", has_cookies: true, ..CURL };
     let token = access.csrf.token(Some(&[1; 32]));
-    let check = |id| access.check_change(&form, &Visitor::Session(id), Some(&token));
+    let check = |id| {
+        access.check_change(&form, &Visitor::Session(id, TokenHash::of("token")), Some(&token))
+    };
     assert_eq!(check([1; 32]), Ok(()));
     assert_eq!(check([2; 32]), Err(Refusal::CsrfToken));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::error::{ApiError, CommonErrors};
 use super::extract::Path;
 use super::runs::progress_object;
+use crate::access::{Admission, admission};
 use crate::app::App;
 use crate::experiments::{Change, Watch};
 
@@ -47,13 +49,18 @@ pub(super) async fn experiment(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let watch = app.experiments().watch(&id, last).await?;
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
-    tokio::spawn(forward(watch, sender));
+    tokio::spawn(forward(watch, sender, admission()));
     Ok(stream(receiver))
 }
 
-/// Forwards changes to one reader until it is gone or too slow.
-async fn forward(watch: Watch, reader: mpsc::Sender<Result<Event, Infallible>>) {
+/// Forwards changes to one reader until it is gone, too slow or no longer admitted.
+async fn forward(
+    watch: Watch,
+    reader: mpsc::Sender<Result<Event, Infallible>>,
+    admission: Admission,
+) {
     let Watch { first, offset, mut changes } = watch;
+    let mut ended = pin!(admission.ended());
     for change in &first {
         if !has_sent(&reader, event(change)).await {
             return;
@@ -62,6 +69,7 @@ async fn forward(watch: Watch, reader: mpsc::Sender<Result<Event, Infallible>>) 
     loop {
         let change = tokio::select! {
             () = reader.closed() => return,
+            () = &mut ended => return,
             change = changes.recv() => change,
         };
         match change {
@@ -106,7 +114,9 @@ pub(super) async fn run(
     let row = app.run_row(&run).await?;
     let mut states = subscribe(&app, &row.run, progress_object(&row).to_string());
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
+    let admission = admission();
     tokio::spawn(async move {
+        let mut ended = pin!(admission.ended());
         loop {
             let state = states.borrow_and_update().clone();
             if !has_sent(&sender, Event::default().event("state").data(state)).await {
@@ -114,6 +124,7 @@ pub(super) async fn run(
             }
             tokio::select! {
                 () = sender.closed() => return,
+                () = &mut ended => return,
                 changed = states.changed() => if changed.is_err() { return },
             }
         }

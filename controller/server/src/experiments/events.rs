@@ -15,6 +15,10 @@ const MAX_READ_LEN: u64 = 1 << 20;
 /// Maximum length of an event; longer lines are ignored.
 const MAX_EVENT_LEN: usize = 1 << 20;
 
+/// Number of bytes at each end of a file that are read for a list: the run begins in the first ones, and
+/// its end is the last event.
+const ENDS_LEN: u64 = 4_096;
+
 /// Number of messages that are kept for a reader that comes later.
 const MAX_MESSAGES: usize = 100;
 
@@ -180,6 +184,35 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    /// Returns what the first and last events of a file say. Events between them are missing, and so is
+    /// everything if there is no file.
+    ///
+    /// # Errors
+    /// The file exists, but cannot be read.
+    pub(super) fn of_ends(path: &Path) -> io::Result<Self> {
+        let mut summary = Self::default();
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(summary),
+            file => file?,
+        };
+        let length = file.metadata()?.len();
+        let later = length.saturating_sub(ENDS_LEN).max(ENDS_LEN);
+        for (start, end) in [(0, ENDS_LEN.min(length)), (later.min(length), length)] {
+            let mut bytes = Vec::new();
+            file.seek(SeekFrom::Start(start))?;
+            file.by_ref().take(end - start).read_to_end(&mut bytes)?;
+            let mut offset = start;
+            // The ends of lines that are cut are no events.
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                offset += line.len() as u64;
+                if let Ok(event) = serde_json::from_slice(line) {
+                    summary.add(offset, &event);
+                }
+            }
+        }
+        Ok(summary)
+    }
+
     /// Adds an event at this offset.
     pub(crate) fn add(&mut self, offset: u64, event: &Event) {
         match &event.kind {
@@ -372,6 +405,22 @@ mod tests {
             events.extend(tail.read().unwrap().events);
         }
         assert_eq!(events.len(), 1);
+    }
+
+    #[test]
+    fn ends_of_a_long_file_have_the_run_and_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        assert_eq!(Summary::of_ends(&path).unwrap().run, None);
+        let progress = format!("{PROGRESS}\n").repeat(1_000);
+        for between in ["", &progress[..PROGRESS.len() + 1], &progress] {
+            let text = format!("{RUN}\n{TRIAL}\n{between}{ENDED}\n{END}\n");
+            fs::write(&path, &text).unwrap();
+            let summary = Summary::of_ends(&path).unwrap();
+            assert_eq!((summary.run.as_deref(), summary.all), (Some("r"), 2));
+            let end = summary.end.unwrap();
+            assert_eq!((end.state.as_str(), end.offset), ("finished", text.len() as u64));
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! An experiment is kept in files and worked on by a process of its own, `dwell run`. Its state is
 //! read from both, so nothing is lost when the server ends, and several servers may serve one data
-//! directory. Experiments wait for each other as runs do: by the runner's lock.
+//! directory. Experiments wait for each other as runs do: in the order of their processes, for the runner's
+//! lock.
 
 mod events;
 mod follow;
 pub(crate) mod plan;
 mod process;
 mod store;
+pub(crate) mod topology;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -236,9 +238,13 @@ impl Experiments {
         self.blocking(move |shared| {
             let folder = &shared.folder;
             let ids = if deleted { folder.deleted_ids()? } else { folder.ids()? };
-            let page = ids.iter().skip(offset).take(limit);
-            let experiments = page.filter_map(|id| shared.snapshot(id).ok());
-            let experiments = experiments.map(|snapshot| snapshot.experiment).collect();
+            let page = ids.iter().enumerate().skip(offset).take(limit);
+            // Later ones would drive the newest out of the cache.
+            let read = |(place, id)| match place < MAX_CACHED {
+                true => Ok(shared.snapshot(id)?.experiment),
+                false => shared.glance(id),
+            };
+            let experiments = page.filter_map(|it| read(it).ok()).collect();
             Ok(ExperimentPage { experiments, total: ids.len() })
         })
         .await
@@ -439,25 +445,29 @@ impl Shared {
         };
         let events_from = launch.map_or(0, |launch| launch.events_from);
         let (state, reason) = state(summary, events_from, is_alive, &files);
-        let experiment = Experiment {
-            id: id.as_str().to_owned(),
-            name: record.name.clone(),
-            title: record.title.clone(),
-            created: record.created.clone(),
-            owner: record.owner.clone(),
-            plan: String::new(),
-            on: record.on.clone(),
-            settings: record.settings.clone(),
-            seed: summary.seed.or(record.seed),
-            state,
-            run: summary.run.clone(),
-            done: summary.done,
-            all: summary.all,
-            reason,
-            deleted: files.deleted.is_some(),
-        };
+        let experiment = experiment(id, record.clone(), summary, (state, reason), &files);
         let offset = tail.offset();
         Ok(Snapshot { experiment, summary: summary.clone(), offset })
+    }
+
+    /// Reads an experiment for a list. Of one that has finished, it reads the ends of its events only.
+    fn glance(&self, id: &ExperimentId) -> Result<Experiment, Error> {
+        let files = self.files(id)?;
+        let path = files.events();
+        let summary = Summary::of_ends(&path);
+        let mut summary = summary.map_err(|error| unreadable("read", &path, &error))?;
+        let launch: Option<Launch> = read_json(&files.launch());
+        let events_from = launch.map_or(0, |launch| launch.events_from);
+        let is_finished = summary
+            .end
+            .as_ref()
+            .is_some_and(|end| end.offset > events_from && end.state == "finished");
+        let record: Option<Record> = read_json(&files.record());
+        let Some(record) = record.filter(|_| is_finished) else {
+            return Ok(self.snapshot(id)?.experiment);
+        };
+        summary.done = summary.all;
+        Ok(experiment(id, record, &summary, (ExperimentState::Finished, None), &files))
     }
 
     fn create(
@@ -595,6 +605,33 @@ impl Shared {
             }
         }
         arguments
+    }
+}
+
+/// Joins what is known of an experiment, without its plan.
+fn experiment(
+    id: &ExperimentId,
+    record: Record,
+    summary: &Summary,
+    (state, reason): (ExperimentState, Option<String>),
+    files: &Files,
+) -> Experiment {
+    Experiment {
+        id: id.as_str().to_owned(),
+        name: record.name,
+        title: record.title,
+        created: record.created,
+        owner: record.owner,
+        plan: String::new(),
+        on: record.on,
+        settings: record.settings,
+        seed: summary.seed.or(record.seed),
+        state,
+        run: summary.run.clone(),
+        done: summary.done,
+        all: summary.all,
+        reason,
+        deleted: files.deleted.is_some(),
     }
 }
 

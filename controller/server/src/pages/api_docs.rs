@@ -24,6 +24,23 @@ struct Page {
     groups: Vec<Group>,
 }
 
+/// Text in which backquotes mark code.
+#[derive(Debug, Default, PartialEq, Template)]
+#[template(
+    source = "{% for (is_code, part) in parts %}{% if is_code %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}{% endfor %}",
+    ext = "html"
+)]
+struct Marked {
+    parts: Vec<(bool, String)>,
+}
+
+impl Marked {
+    fn new(text: &str) -> Self {
+        let parts = text.split('`').enumerate();
+        Self { parts: parts.map(|(i, part)| (i % 2 == 1, part.to_owned())).collect() }
+    }
+}
+
 /// Operations about one subject.
 #[derive(Debug, PartialEq)]
 struct Group {
@@ -36,17 +53,17 @@ struct Group {
 struct Operation {
     method: String,
     path: String,
-    about: String,
+    about: Marked,
     parameters: Vec<Parameter>,
     /// Status, and what it means.
-    answers: Vec<(String, String)>,
+    answers: Vec<(String, Marked)>,
 }
 
 #[derive(Debug, PartialEq)]
 struct Parameter {
     name: String,
     place: String,
-    about: String,
+    about: Marked,
 }
 
 async fn page() -> Result<Response, Error> {
@@ -94,22 +111,32 @@ fn operation(path: &str, method: &str, described: &Value) -> Operation {
     let parameter = |it: &Value| Parameter {
         name: text(&it["name"]),
         place: text(&it["in"]),
-        about: text(&it["description"]),
+        about: Marked::new(&text(&it["description"])),
     };
     let answers = described["responses"].as_object().into_iter().flatten();
     let summary = ["summary", "description"].map(|name| text(&described[name]));
     Operation {
         method: method.to_uppercase(),
         path: path.to_owned(),
-        about: summary.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+        about: Marked::new(
+            &summary.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+        ),
         parameters: parameters.map(parameter).collect(),
-        answers: answers.map(|(code, it)| (code.clone(), text(&it["description"]))).collect(),
+        answers: answers
+            .map(|(code, it)| (code.clone(), Marked::new(&text(&it["description"]))))
+            .collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_is_marked_and_escaped() {
+        let html = Marked::new("Event `a<b` with `id`").to_string();
+        assert_eq!(html, "Event <code>a&#60;b</code> with <code>id</code>");
+    }
 
     #[test]
     fn every_operation_of_the_api_is_listed() {
@@ -121,7 +148,7 @@ mod tests {
         let listed = groups.iter().flat_map(|group| &group.operations);
         assert!(expected > 10);
         assert_eq!(listed.clone().count(), expected);
-        assert!(listed.clone().all(|it| !it.about.is_empty() && !it.answers.is_empty()));
+        assert!(listed.clone().all(|it| it.about != Marked::new("") && !it.answers.is_empty()));
         assert!(groups.iter().all(|group| !group.about.is_empty()), "{groups:#?}");
     }
 }

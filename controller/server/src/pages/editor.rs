@@ -12,11 +12,13 @@ use dwell_results::amounts;
 use dwell_results::device::KnownDevice;
 
 use super::layout::{Layout, render, render_refused};
+use super::topology::Drawing;
 use super::{ignore_problem, redirect};
 use crate::app::App;
 use crate::error::Error;
 use crate::experiments::NewExperiment;
 use crate::experiments::plan::{PlanCheck, PlanMistake};
+use crate::experiments::topology::plan_topology;
 
 /// Prefix of the fields that bind roles to devices.
 const ROLE_PREFIX: &str = "on.";
@@ -143,6 +145,7 @@ struct Checked {
     devices: Vec<(String, String)>,
     confirmed: bool,
     is_empty: bool,
+    topology: Option<Drawing>,
 }
 
 impl Checked {
@@ -161,11 +164,14 @@ impl Checked {
             name: name.clone(),
         };
         let roles = check.roles.iter().map(role).collect();
-        Ok(Self { roles, devices, confirmed: draft.confirmed, is_empty, check })
+        let topology = plan_topology(&draft.plan, &draft.settings(), &draft.on);
+        let topology = topology.filter(|_| check.is_ok()).as_ref().map(Drawing::new);
+        Ok(Self { roles, devices, confirmed: draft.confirmed, is_empty, check, topology })
     }
 
     fn can_start(&self) -> bool {
-        !self.is_empty && self.check.is_ok()
+        let lacks_devices = !self.roles.is_empty() && self.devices.is_empty();
+        !self.is_empty && self.check.is_ok() && !lacks_devices
     }
 
     /// Names and values of the axes.
@@ -245,6 +251,11 @@ impl Editor {
         let checked = Checked::new(app, &draft).await?;
         let layout = Layout::new("New experiment", "/experiments");
         Ok(Self { layout, draft, checked, examples: &EXAMPLES, mistake })
+    }
+
+    /// Whether the text is that of an example.
+    fn shows(&self, example: &Example) -> bool {
+        self.draft.plan == example.text
     }
 
     /// Number of lines of the text field.

@@ -14,8 +14,10 @@ use dwell_store::Role;
 use super::layout::{Layout, Status, render};
 use super::pager::{ListQuery, Pager};
 use super::redirect;
+use super::topology::Drawing;
 use crate::app::App;
 use crate::error::Error;
+use crate::experiments::topology::plan_topology;
 use crate::experiments::{Experiment, ExperimentState, Summary};
 
 /// Maximum number of experiments that are searched.
@@ -87,7 +89,15 @@ struct List {
     pager: Pager,
 }
 
-async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<Response, Error> {
+/// Returns the experiments that the list shows. Only a search reads all of them.
+async fn listed(app: &App, query: &ListQuery) -> Result<(Vec<Experiment>, Pager), Error> {
+    if query.search().is_empty() {
+        let (offset, limit) = query.range();
+        let page = app.experiments().list(offset as usize, limit as usize, false).await?;
+        if !page.experiments.is_empty() || page.total == 0 {
+            return Ok((page.experiments, query.pager("/experiments", page.total)));
+        }
+    }
     let all = app.experiments().list(0, MAX_EXPERIMENTS, false).await?.experiments;
     let matches = |it: &Experiment| {
         let on = it.on.iter().map(|(role, device)| format!("{role} {device}"));
@@ -96,7 +106,11 @@ async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<
         let run = it.run.as_deref().unwrap_or_default();
         query.matches(&[&it.id, &it.name, title, run, it.state.name(), &it.owner, &on])
     };
-    let (rows, pager) = query.page("/experiments", all.into_iter().filter(matches).collect());
+    Ok(query.page("/experiments", all.into_iter().filter(matches).collect()))
+}
+
+async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<Response, Error> {
+    let (rows, pager) = listed(&app, &query).await?;
     Ok(render(&List {
         layout: Layout::new("Experiments", "/experiments"),
         rows: rows.into_iter().map(Listed::from).collect(),
@@ -128,6 +142,8 @@ struct Page {
     max_p50: i64,
     parameters: String,
     figures: LiveFigures,
+    /// Its topology; `None` if the plan of an earlier dwell cannot be read.
+    topology: Option<Drawing>,
 }
 
 /// Figures of the current trial as text.
@@ -227,6 +243,8 @@ async fn page(State(app): State<App>, Path(id): Path<String>) -> Result<Response
     let ended: Vec<EndedRow> = ended.collect();
     let progress = summary.current.as_ref().and_then(|current| current.progress.clone());
     let progress = progress.unwrap_or_default();
+    let experiment = &snapshot.experiment;
+    let topology = plan_topology(&experiment.plan, &experiment.settings, &experiment.on);
     let listed = Listed::from(snapshot.experiment);
     let title = match listed.title() {
         "" => listed.experiment.name.clone(),
@@ -245,6 +263,7 @@ async fn page(State(app): State<App>, Path(id): Path<String>) -> Result<Response
             p50: time(progress.p50_ns),
             p99: time(progress.p99_ns),
         },
+        topology: topology.as_ref().map(Drawing::new),
         ended,
         listed,
         summary,

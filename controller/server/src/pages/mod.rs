@@ -14,6 +14,7 @@ mod pager;
 mod reports;
 mod run;
 mod runs;
+mod topology;
 
 use std::fmt::Write as _;
 
