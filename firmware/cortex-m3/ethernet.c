@@ -44,7 +44,7 @@ uint64_t ethernet_received(void)
 	return received;
 }
 
-/* Reads one frame from the FIFO. It is lost if its length is wrong or the queue is full. */
+/* Reads one frame from the FIFO into the queue, which has room. It is lost if its length is wrong. */
 static void read_frame(uint64_t now)
 {
 	uint32_t word = ETHERNET_DATA;
@@ -52,8 +52,7 @@ static void read_frame(uint64_t now)
 	uint32_t words = (total + 3) / 4;
 	struct queued *place = NULL;
 
-	if (total >= LENGTH_LEN + HEADER_LEN + FCS_LEN && total <= LENGTH_LEN + MAX_FRAME + FCS_LEN &&
-	    head - tail < QUEUE)
+	if (total >= LENGTH_LEN + HEADER_LEN + FCS_LEN && total <= LENGTH_LEN + MAX_FRAME + FCS_LEN)
 		place = &queue[head % QUEUE];
 	for (uint32_t i = 0; i < words; i++) {
 		if (i > 0)
@@ -80,9 +79,26 @@ void ethernet_handler(void)
 		return;
 	}
 	while (ETHERNET_NP & ETHERNET_NP_MASK) {
+		if (head - tail == QUEUE) {
+			/* The frames stay in the FIFO until ethernet_poll() makes room. */
+			ETHERNET_IM &= ~ETHERNET_INT_RX;
+			return;
+		}
 		read_frame(now);
 		now = clock_now();
 	}
+}
+
+/* Moves frames that wait in the FIFO because the queue was full. */
+static void receive_resume(void)
+{
+	uint32_t state = interrupts_disable();
+
+	if (!(ETHERNET_IM & ETHERNET_INT_RX)) {
+		ETHERNET_IM |= ETHERNET_INT_RX;
+		ethernet_handler();
+	}
+	interrupts_restore(state);
 }
 
 bool ethernet_is_pending(void)
@@ -106,6 +122,7 @@ bool ethernet_poll(struct netif *netif)
 	}
 	__asm__ volatile("dmb" : : : "memory");
 	tail++;
+	receive_resume();
 	return true;
 }
 
