@@ -64,19 +64,9 @@ static void stamp_receive(void *context, struct udp_pcb *pcb, struct pbuf *buffe
 	send_datagram(pcb, datagram, length, from, port);
 }
 
-static void roundtrip_receive(void *context, struct udp_pcb *pcb, struct pbuf *buffer, const ip_addr_t *from,
-			      uint16_t port)
-{
-	size_t length = take_datagram(pcb, buffer, port, datagram);
-
-	(void)context;
-	pbuf_free(buffer);
-	if (roundtrip_answer(datagram, length))
-		send_datagram(pcb, datagram, length, from, port);
-}
-
-static void text_receive(void *context, struct udp_pcb *pcb, struct pbuf *buffer, const ip_addr_t *from,
-			 uint16_t port)
+/* Answers the round-trip message and request/acknowledge: no datagram is a request of both. */
+static void probe_receive(void *context, struct udp_pcb *pcb, struct pbuf *buffer, const ip_addr_t *from,
+			  uint16_t port)
 {
 	size_t length = take_datagram(pcb, buffer, port, datagram);
 	enum text_request request = text_datagram(datagram, length);
@@ -84,10 +74,12 @@ static void text_receive(void *context, struct udp_pcb *pcb, struct pbuf *buffer
 
 	(void)context;
 	pbuf_free(buffer);
-	if (request == TEXT_NONE)
-		return;
-	length = text_reply(request, ethernet_received(), clock_now(), reply);
-	send_datagram(pcb, reply, length, from, port);
+	if (request != TEXT_NONE) {
+		length = text_reply(request, ethernet_received(), clock_now(), reply);
+		send_datagram(pcb, reply, length, from, port);
+	} else if (roundtrip_answer(datagram, length)) {
+		send_datagram(pcb, datagram, length, from, port);
+	}
 }
 
 /* Connections of request/acknowledge over TCP. */
@@ -213,7 +205,6 @@ static void listen_tcp(uint16_t port, tcp_accept_fn accept)
 void services_start(void)
 {
 	listen_udp(STAMP_PORT, stamp_receive);
-	listen_udp(ROUNDTRIP_PORT, roundtrip_receive);
-	listen_udp(TEXT_PORT, text_receive);
-	listen_tcp(TEXT_PORT, stream_accept);
+	listen_udp(PROBE_PORT, probe_receive);
+	listen_tcp(PROBE_PORT, stream_accept);
 }

@@ -3,10 +3,9 @@
 #ifndef DWELL_SERVICES_H
 #define DWELL_SERVICES_H
 
-/* Ports of the services. */
+/* Port of STAMP over UDP; port of round-trip over UDP, and of request/acknowledge over UDP and TCP. */
 #define STAMP_PORT 862
-#define TEXT_PORT 7000
-#define ROUNDTRIP_PORT 7001
+#define PROBE_PORT 7100
 
 /* Opens the ports: STAMP and round-trip over UDP, request/acknowledge over UDP and TCP. */
 void services_start(void);
