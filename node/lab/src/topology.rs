@@ -17,13 +17,17 @@
 //!
 //! [quota]
 //! relay = "20%"         # of one CPU, for everything that `lab exec relay` runs
+//!
+//! [device.base]         # a microcontroller answers probes to this node
+//! kind = "cortex-m3"
+//! image = "dwell-cortex-m3.elf"  # optional
 //! ```
 
 mod file;
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dwell_engine::link::LinkParameters;
@@ -54,6 +58,42 @@ pub struct Topology {
     pub(crate) routing: Routing,
     /// CPU shares, by index of the node.
     pub(crate) quotas: Vec<(usize, Ratio)>,
+    /// Devices, by index of the node.
+    pub(crate) devices: Vec<(usize, DeviceRequest)>,
+}
+
+/// A requested device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceRequest {
+    pub(crate) kind: DeviceKind,
+    /// File of its firmware; `None`: the one that `make firmware` built or `make install` installed.
+    pub(crate) image: Option<PathBuf>,
+}
+
+dwell_units::named! {
+    /// Kind of a device that answers probes in place of a namespace.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum DeviceKind {
+        /// Cortex-M3 of QEMU's machine lm3s6965evb.
+        #[serde(rename = "cortex-m3")]
+        CortexM3 = "cortex-m3",
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DeviceKind {
+    type Err = String;
+
+    /// Parses the name of a kind.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::named(text)
+            .ok_or_else(|| format!("'{text}' is not a kind of device; write cortex-m3"))
+    }
 }
 
 /// A medium that all nodes of a lab share.
