@@ -19,6 +19,7 @@ mod late_replies;
 mod links;
 mod loops;
 mod merged_packets;
+mod microcontroller;
 mod nic;
 mod pace;
 mod quota;
