@@ -28,6 +28,7 @@ mod telemetry;
 #[cfg(feature = "bpf")]
 mod trace;
 mod traffic;
+mod uno;
 mod wifi;
 #[cfg(feature = "bpf")]
 mod xdp_command;
