@@ -17,7 +17,7 @@ err_t ethernet_start(struct netif *netif);
 /* Whether a frame waits for ethernet_poll(). */
 bool ethernet_is_pending(void);
 
-/* Passes the oldest frame to lwIP. Returns false if there is none. */
+/* Passes the oldest frame to lwIP. Returns false without one. */
 bool ethernet_poll(struct netif *netif);
 
 /* Time at which the frame that lwIP processes was received, in nanoseconds of clock_now(). */
