@@ -59,6 +59,13 @@ pub(crate) fn check(topology: &Topology) -> Result<(), LabError> {
             "node {node} is a microcontroller, which runs no babeld; use static routes"
         )));
     }
+    let has_quota = |place| topology.quotas.iter().any(|(with_quota, _)| *with_quota == place);
+    if let Some((limited, _)) = topology.devices.iter().find(|(place, _)| has_quota(*place)) {
+        return Err(LabError::Unsupported(format!(
+            "node {} is a microcontroller, which has no quota",
+            topology.nodes[*limited]
+        )));
+    }
     background::find_program(PROGRAM, &format!("node {node}"), PROGRAM).map(drop)
 }
 
@@ -270,6 +277,21 @@ fn log_file(place: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::LinkOptions;
+
+    #[test]
+    fn device_has_neither_quota_nor_babeld() {
+        let text = "version = 1\nnodes = [\"a\"]\n[device.a]\nkind = \"cortex-m3\"";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab.toml");
+        fs::write(&file, text).unwrap();
+        let lab = Topology::read(file.to_str().unwrap(), &LinkOptions::default()).unwrap();
+        let quota = ["a=20%".parse().unwrap()];
+        let limited = check(&lab.clone().with_quotas(&quota).unwrap()).unwrap_err().to_string();
+        assert!(limited.contains("node a is a microcontroller, which has no quota"), "{limited}");
+        let routed = check(&lab.with_routing(Routing::Babel)).unwrap_err().to_string();
+        assert!(routed.contains("use static routes"), "{routed}");
+    }
 
     #[test]
     fn missing_image_error_says_how_to_build_it() {

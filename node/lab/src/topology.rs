@@ -422,6 +422,35 @@ mod tests {
     }
 
     #[test]
+    fn device_has_a_known_kind_and_node() {
+        let nodes = "version = 1\nnodes = [\"a\", \"b\"]\n";
+        let file = |rest: &str| parse(&format!("{nodes}{rest}"));
+        let lab = file("[device.b]\nkind = \"cortex-m3\"\nimage = \"x.elf\"").unwrap();
+        let (node, device) = &lab.devices[0];
+        assert_eq!((*node, device.kind), (1, DeviceKind::CortexM3));
+        assert_eq!(device.image.as_deref(), Some(Path::new("x.elf")));
+        for (rest, right) in [
+            ("[device.b]\nkind = \"cortex-m4\"", "line 4: 'cortex-m4' is not a kind"),
+            ("[device.c]\nkind = \"cortex-m3\"", "line 4: there is no node 'c'; nodes are a, b"),
+            ("[device.b]\nimage = \"x\"", "missing field `kind`"),
+            ("[device.b]\nkind = \"cortex-m3\"\nram = 1", "unknown field `ram`"),
+        ] {
+            let error = file(rest).unwrap_err();
+            assert!(error.contains(right), "{rest}: {error}");
+        }
+    }
+
+    #[test]
+    fn image_of_a_device_is_relative_to_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab.toml");
+        let device = "[device.a]\nkind = \"cortex-m3\"\nimage = \"x.elf\"";
+        std::fs::write(&file, format!("version = 1\nnodes = [\"a\"]\n{device}")).unwrap();
+        let lab = read(file.to_str().unwrap()).unwrap();
+        assert_eq!(lab.devices[0].1.image, Some(folder.path().join("x.elf")));
+    }
+
+    #[test]
     fn quota_names_node_and_cpu_share() {
         let quota = |text: &str| text.parse::<QuotaOption>();
         let lab = read("line:3").unwrap().with_quotas(&[quota("n2=20%").unwrap()]).unwrap();

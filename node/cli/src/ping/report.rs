@@ -7,8 +7,8 @@ use dwell_protocol::PingJob;
 use dwell_record::{DriverStamps, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
 use dwell_stats::{
-    ClockBounds, ClockFault, Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins,
-    render,
+    ClockBounds, ClockFault, Figures, Metric, PathDelays, PathPosition, RateAssumption, RoundTrip,
+    Threshold, bins, render,
 };
 use dwell_units::Nanos;
 use serde_json::{Value, json};
@@ -126,6 +126,7 @@ fn far_clock_values(
         ("error_ns", count(relation.error.0)),
         ("rate_ppm", Scalar::Real(relation.rate * 1e6)),
         ("rate_error_ppm", Scalar::Real(bounds.rate_error * 1e6)),
+        ("steady", Scalar::Count((bounds.assumption == RateAssumption::Steady).into())),
         ("exchanges", Scalar::Count(bounds.exchanges as u64)),
         ("min_round_trip_ns", count(bounds.min_round_trip.0)),
     ];

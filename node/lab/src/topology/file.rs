@@ -110,10 +110,6 @@ impl Topology {
             let at = at_of(&device.kind);
             let kind: DeviceKind =
                 device.kind.get_ref().parse().map_err(|message| wrong(at, message))?;
-            if quotas.iter().any(|(with_quota, _)| *with_quota == node) {
-                let message = format!("node '{}' is a device, which has no quota", name.get_ref());
-                return Err(wrong(at, message));
-            }
             devices.push((node, DeviceRequest { kind, image: device.image }));
         }
         Ok(Self { nodes, links, quotas, devices, ..Self::default() })
