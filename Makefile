@@ -21,7 +21,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
+.PHONY: help build run test firmware setup-firmware test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,7 @@ run: setup-run build ## run plans/quick.toml: round trips in an idle and a loade
 
 # The peers and tools are built in parallel with the lint, because compilers mostly wait for one another.
 test: setup-packages ## run everything that CI runs
-	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers
+	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers firmware
 	tests/run
 
 # The debug build reaches the guests, which also have it as a shared folder; the programs of `make nodes` are copied
@@ -75,6 +75,10 @@ build: ## build release binaries in target/release
 nodes: setup-nodes ## build static dwell-node for devices in target/nodes, and check its size and memory (NODES="armv7 aarch64")
 	setup/nodes $(NODES)
 
+# Tests run the Cortex-M3 in QEMU, and the Uno in simavr.
+firmware: setup-firmware ## build the firmware of microcontrollers in target/firmware, print its sizes and test its parsers
+	@$(MAKE) --no-print-directory -C firmware BUILD=$(CURDIR)/target/firmware
+
 test-nodes: setup-nodes ## run the node's tests with the binaries of `make nodes`, under qemu-user where foreign (NODES=armv7)
 	tests/nodes $(NODES)
 
@@ -89,6 +93,9 @@ setup-run:
 setup-guests:
 	@setup/install run
 	@setup/install guests
+
+setup-firmware:
+	@setup/install firmware
 
 setup-nodes: setup-run
 	@setup/install nodes
@@ -203,6 +210,9 @@ install: $(BINARIES) ## install binaries, built nodes, man pages and completions
 	install -D -m 755 -t $(root)/bin $(BINARIES)
 	for node in $(wildcard target/nodes/*/dwell-node); do \
 		install -D -m 755 -t $(root)/lib/dwell/nodes/$$(basename $$(dirname $$node)) $$node; \
+	done
+	for image in $(wildcard target/firmware/cortex-m3/dwell-cortex-m3.elf); do \
+		install -D -m 644 -t $(root)/lib/dwell/firmware $$image; \
 	done
 	install -D -m 644 -t $(root)/share/man/man1 docs/man/*.1
 	install -D -m 644 -t $(root)/share/zsh/site-functions docs/completions/_dwell*

@@ -38,7 +38,13 @@ struct Node {
     /// By family: `v4`, `v6`.
     addresses: BTreeMap<String, IpAddr>,
     quota: Option<QuotaUse>,
+    /// Emulated device that has the node's IPv4 address.
+    device: Option<Device>,
 }
+
+/// A device, of which only its existence matters here.
+#[derive(Debug, Deserialize)]
+struct Device {}
 
 #[derive(Debug, Deserialize)]
 struct Link {
@@ -66,12 +72,18 @@ struct Port {
 }
 
 impl Lab {
-    /// The nodes, all on the controller's clock.
+    /// The nodes, all on the controller's clock but for devices.
     pub(crate) fn nodes(&self) -> Nodes {
-        let addresses =
-            |node: &Node| (node.name.clone(), node.addresses.values().copied().collect());
+        let addresses = |node: &Node| {
+            let known = node.addresses.values().copied();
+            // A device has no IPv6.
+            let usable = known.filter(|address| node.device.is_none() || address.is_ipv4());
+            (node.name.clone(), usable.collect())
+        };
         let addresses = self.nodes.iter().map(addresses);
-        Nodes::new(addresses.collect()).with_common_clock(ClockDomain::controller())
+        let nodes = Nodes::new(addresses.collect()).with_common_clock(ClockDomain::controller());
+        let devices = self.nodes.iter().filter(|node| node.device.is_some());
+        devices.fold(nodes, |nodes, device| nodes.with_microcontroller(&device.name))
     }
 
     /// The links, or the medium of a forced line.
@@ -104,6 +116,21 @@ mod tests {
     use serde_json::{Value, from_value, json};
 
     use super::*;
+
+    #[test]
+    fn device_has_ipv4_and_a_clock_of_its_own() {
+        let mut mcu = node("mcu", Value::Null);
+        mcu["device"] = json!({ "kind": "cortex-m3", "image": "/x.elf" });
+        let nodes = [node("host", Value::Null), mcu];
+        let lab: Lab = from_value(json!({ "name": "x", "nodes": nodes, "links": [] })).unwrap();
+        let nodes = lab.nodes();
+        assert_eq!(
+            (nodes.is_microcontroller("host"), nodes.is_microcontroller("mcu")),
+            (false, true)
+        );
+        assert_eq!((nodes.address("mcu", true), nodes.clock_relation("host", "mcu")), (None, None));
+        assert!(nodes.address("mcu", false).is_some() && nodes.address("host", true).is_some());
+    }
 
     fn node(name: &str, quota: Value) -> Value {
         json!({ "name": name, "addresses": { "v4": "10.0.0.1", "v6": "fd00::1" }, "quota": quota })

@@ -1,6 +1,6 @@
 //! Addresses and clocks of the nodes of a fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -47,6 +47,8 @@ pub struct Nodes {
     clocks: BTreeMap<String, ClockDomain>,
     /// Clocks relative to the controller's.
     relations: BTreeMap<ClockDomain, ClockRelation>,
+    /// Nodes that answer probes without a program of dwell.
+    microcontrollers: BTreeSet<String>,
 }
 
 impl Nodes {
@@ -66,6 +68,18 @@ impl Nodes {
     pub fn with_clock(mut self, node: &str, clock: ClockDomain) -> Self {
         self.clocks.insert(node.to_owned(), clock);
         self
+    }
+
+    /// Declares a microcontroller: it has a clock of its own and answers probes without a program of dwell.
+    #[must_use]
+    pub fn with_microcontroller(mut self, node: &str) -> Self {
+        self.microcontrollers.insert(node.to_owned());
+        self.with_clock(node, ClockDomain::of_node(node))
+    }
+
+    /// Whether a node is a microcontroller.
+    pub fn is_microcontroller(&self, node: &str) -> bool {
+        self.microcontrollers.contains(node)
     }
 
     /// Returns the clock of a node.

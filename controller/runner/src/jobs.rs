@@ -69,7 +69,8 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
         None => format!("{name}://{host}"),
     };
     let engine = plan.reflect.engine;
-    let in_driver = engine.is_in_driver();
+    let is_microcontroller = nodes.is_microcontroller(&ping.to);
+    let in_driver = engine.is_in_driver() && !is_microcontroller;
     let reflector = PlannedJob {
         node: ping.to.clone(),
         job: Job::Reflect(ReflectJob {
@@ -89,11 +90,12 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
     };
     let Loads { mut sinks, loads } = loads(plan, nodes, ping.ipv6);
     let mut standing = Vec::new();
-    match (in_driver, name.spec().has_reflector()) {
+    let has_reflector = name.spec().has_reflector() && !is_microcontroller;
+    match (in_driver, has_reflector) {
         // Each trial has the result of its own reflector, which names the mode of the driver.
         (true, _) => sinks.insert(0, reflector),
         (false, true) => standing.push(reflector),
-        // The kernel answers ICMP echo.
+        // The kernel answers ICMP echo, and a microcontroller all protocols.
         (false, false) => {}
     }
     let peer = Peer::of(&ping.to, nodes, ping.ipv6);

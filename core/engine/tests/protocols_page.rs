@@ -33,7 +33,8 @@ fn url(scheme: Scheme) -> String {
 fn limits(limits: &PayloadLimits) -> String {
     let PayloadLimits { min, default, fixed, min_extra } = *limits;
     match (fixed, min_extra) {
-        (true, _) => format!("{default}"),
+        (true, 0) => format!("{default}"),
+        (true, extra) => format!("{default}, or {} with the times of a device", min + extra),
         (false, 0) => format!("{min} and more, default {default}"),
         (false, extra) => format!("{min}, or {} and more, default {default}", min + extra),
     }

@@ -70,6 +70,9 @@ fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
         PayloadError::Fixed(only) => {
             format!("a {protocol} message has a fixed size of {only}B; remove size")
         }
+        PayloadError::Either(plain, timed) => {
+            format!("a {protocol} message has {plain}B, or {timed}B with the times of a device")
+        }
         PayloadError::TooSmall(min) => {
             format!("{written} is too small; {protocol} needs at least {min}B")
         }

@@ -258,7 +258,7 @@ crate::warnings! {
             "clocks of {nodes} are unrelated: no delays between them";
         BoundedClocks(nodes: String, bound: String) = "bounded-clocks", Warning,
             "one-way delays between {nodes} are known within ± {bound}: their clocks were compared \
-             by exchanges with the controller";
+             by exchanges of messages";
         ClockUnbounded(node: String, reason: String) on node = "clock-unbounded", Warning,
             "the clock of {node} has no bound in this trial: {reason}; one-way delays to and from \
              it are left out";

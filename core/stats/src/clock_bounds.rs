@@ -56,6 +56,21 @@ impl ClockReading {
         })
     }
 
+    /// Returns the reading at a time between two readings, or shortly before or after both, by
+    /// interpolation.
+    pub fn between(before: &Self, after: &Self, real: Instant<Realtime>) -> Self {
+        let (elapsed, of) = ((real - before.real).0 as f64, (after.real - before.real).0 as f64);
+        let share = if of > 0.0 { elapsed / of } else { 0.0 };
+        let at =
+            |before: Nanos, after: Nanos| before.saturating_add(scaled((after - before).0, share));
+        Self {
+            real,
+            over_monotonic: at(before.over_monotonic, after.over_monotonic),
+            over_raw: at(before.over_raw, after.over_raw),
+            width: before.width.max(after.width),
+        }
+    }
+
     /// Returns the size of a step of CLOCK_REALTIME between this reading and a later one.
     fn step_until(&self, later: &Self) -> Option<Nanos> {
         let moved = (later.over_monotonic - self.over_monotonic).abs();

@@ -103,7 +103,7 @@ fn between<C: Clock>(from: Option<Instant<C>>, to: Option<Instant<C>>) -> Option
 /// Local T1 and T4 at `source`, on a clock comparable with the far end's timestamps. For the driver,
 /// which only timestamps received packets, and the network card, which has its own clock, these are
 /// the kernel timestamps.
-fn local_timestamps(
+pub(crate) fn local_timestamps(
     tx: &TxStamps,
     rx: &RxStamps,
     source: TimestampSource,

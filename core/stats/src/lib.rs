@@ -22,6 +22,7 @@ pub mod departures;
 mod dependence;
 mod direction;
 mod distribution;
+mod far_clock;
 mod fit;
 pub mod glossary;
 mod hampel;
@@ -57,6 +58,7 @@ pub use delay_component::{ComponentFigures, DelayComponent};
 pub use delays::Delays;
 pub use direction::LossByDirection;
 pub use distribution::{Distribution, Figures, MAX_EXACT_VALUES, Quantile, Resolution};
+pub use far_clock::{FarClock, FarClockResult};
 pub use fit::{
     Coefficient, LineFit, MAX_ROBUST_POINTS, RobustFit, grouped_least_squares, theil_sen,
 };

@@ -128,6 +128,12 @@ impl RoundTrip {
         self.packets = packets;
     }
 
+    /// Sets the one-way delays, computed after the measurement, of a far end with another clock.
+    pub fn set_one_way(&mut self, forward: Distribution, backward: Distribution) {
+        self.distributions[Metric::OneWayForward as usize] = forward;
+        self.distributions[Metric::OneWayBackward as usize] = backward;
+    }
+
     /// Adds the state of a probe. `bridge` converts the schedule's clock to the clock of the
     /// timestamps; `None` for a void sample.
     pub fn record(&mut self, sample: &Sample, bridge: Option<&Pairing>) {

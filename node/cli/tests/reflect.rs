@@ -559,3 +559,14 @@ fn default_limit_is_printed_at_start() {
         assert!(line.contains(&format!("{url} (limit {limit})")), "{line}");
     }
 }
+
+#[test]
+fn request_for_times_of_a_device_is_acknowledged() {
+    let (_server, urls) = Server::reflect(&["text+udp", "text+tcp"], "127.0.0.1", &[]);
+    for url in urls {
+        let output = dwell(&["ping", &url, "-s", "41", "-c", "3", "-i", "0", "--json"]);
+        let summary = json(&output);
+        assert_eq!(summary["packets"]["received"], 3, "{url}: {summary}");
+        assert!(summary["values"].get("clock_far_offset_ns").is_none(), "{summary}");
+    }
+}

@@ -92,6 +92,12 @@ pub(crate) fn hardware(place: usize, end: End) -> Hardware {
     Hardware([0x02, 0x64, 0x77, (place >> 8) as u8, place as u8, end as u8])
 }
 
+/// Returns the hardware address of the device of the node with index `place`. No end of a link has the
+/// 0xfe, because a lab has fewer links.
+pub(crate) fn device_hardware(place: usize) -> Hardware {
+    Hardware([0x02, 0x64, 0x77, 0xfe, 0, place as u8 + 1])
+}
+
 /// BSSID of the ad hoc network of a Wi-Fi lab. It is the same in every lab, because no lab can hear
 /// another; no node has the second 0xff.
 pub(crate) const RADIO_NETWORK: Hardware = Hardware([0x02, 0x64, 0x77, 0xff, 0xff, 0]);

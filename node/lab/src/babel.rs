@@ -205,16 +205,7 @@ fn reap(mut child: Child) -> Result<(), LabError> {
 
 /// Finds babeld in the directories of programs.
 fn program() -> Result<PathBuf, LabError> {
-    find_in(std::env::split_paths(&process::search_path()))
-}
-
-fn find_in(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, LabError> {
-    let found = directories.find(|directory| directory.join(PROGRAM).is_file());
-    found.map(|directory| directory.join(PROGRAM)).ok_or_else(|| {
-        LabError::Unsupported(format!(
-            "--routing babel needs the program '{PROGRAM}'; install it: apt-get install babeld"
-        ))
-    })
+    background::find_program(PROGRAM, "--routing babel", PROGRAM)
 }
 
 /// Returns the last line that a daemon that ended printed.
@@ -232,16 +223,6 @@ fn pid_file(place: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn missing_babeld_error_says_how_to_install() {
-        let empty = tempfile::tempdir().unwrap();
-        let missing = find_in([empty.path().to_owned()].into_iter()).unwrap_err();
-        assert!(matches!(&missing, LabError::Unsupported(text) if text.contains("install babeld")));
-        File::create(empty.path().join(PROGRAM)).unwrap();
-        let found = find_in([empty.path().to_owned()].into_iter()).unwrap();
-        assert_eq!(found, empty.path().join(PROGRAM));
-    }
 
     #[test]
     fn daemons_that_ended_are_named() {

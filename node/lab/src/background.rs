@@ -21,6 +21,25 @@ pub(crate) struct Starting {
     child: std::process::Child,
 }
 
+/// Finds a program in the directories of programs. `user` needs it, `package` has it.
+pub(crate) fn find_program(program: &str, user: &str, package: &str) -> Result<PathBuf, LabError> {
+    find_in(std::env::split_paths(&process::search_path()), program, user, package)
+}
+
+fn find_in(
+    directories: impl Iterator<Item = PathBuf>,
+    program: &str,
+    user: &str,
+    package: &str,
+) -> Result<PathBuf, LabError> {
+    let mut files = directories.map(|directory| directory.join(program));
+    files.find(|file| file.is_file()).ok_or_else(|| {
+        LabError::Unsupported(format!(
+            "{user} needs the program '{program}'; install it: apt-get install {package}"
+        ))
+    })
+}
+
 /// Starts this program as `lab ARGUMENTS`.
 pub(crate) fn start(what: String, arguments: &[&Path], lock: &Lock) -> Result<Starting, LabError> {
     let own = std::env::current_exe().map_err(LabError::io("finding this program"))?;
@@ -110,6 +129,16 @@ pub(crate) fn end(processes: &[Handle]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_program_error_says_how_to_install() {
+        let empty = tempfile::tempdir().unwrap();
+        let find = || find_in([empty.path().to_owned()].into_iter(), "x", "node mcu", "y");
+        let missing = find().unwrap_err();
+        assert!(matches!(&missing, LabError::Unsupported(text) if text.contains("install y")));
+        std::fs::File::create(empty.path().join("x")).unwrap();
+        assert_eq!(find().unwrap(), empty.path().join("x"));
+    }
 
     #[test]
     fn kept_processes_have_a_pid_file_and_still_run() {

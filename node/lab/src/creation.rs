@@ -14,6 +14,7 @@ use crate::addressing::{self, End, LINK_V4_LEN, LINK_V6_LEN};
 use crate::babel;
 use crate::background;
 use crate::description::{Lab, LabState};
+use crate::device;
 use crate::emulation;
 use crate::error::LabError;
 use crate::iproute::Tool;
@@ -94,6 +95,8 @@ pub(crate) fn make(
             .as_ref()
             .map_or(Ok(()), |medium| Tool::Tc.batch(&shared_bridge::qdisc(medium), Some(lock)))
     })?;
+    steps.check_interrupted()?;
+    device::start(dir, lock, lab)?;
     steps.check_interrupted()?;
     if lab.routing == Routing::Babel {
         babel::start(dir, lock, lab)?;
@@ -221,7 +224,10 @@ fn hosts(lab: &Lab) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned();
     for node in &lab.nodes {
         let _ = writeln!(text, "{} {}", node.addresses.v4, node.name);
-        let _ = writeln!(text, "{} {}", node.addresses.v6, node.name);
+        // A device has no IPv6.
+        if node.device.is_none() {
+            let _ = writeln!(text, "{} {}", node.addresses.v6, node.name);
+        }
     }
     text
 }
@@ -272,7 +278,10 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
         let _ = writeln!(lines, "{text}");
     };
     line(format_args!("link set dev lo up alias {}", namespace::mark(&lab.name)));
-    line(format_args!("addr add {}/32 dev lo", own.v4));
+    // The IPv4 address of a device is behind the namespace.
+    if node.device.is_none() {
+        line(format_args!("addr add {}/32 dev lo", own.v4));
+    }
     line(format_args!("addr add {}/128 dev lo nodad", own.v6));
     for (number, link) in lab.links.iter().enumerate() {
         let Some(end) = link.end_at(&node.name) else { continue };
@@ -305,9 +314,11 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
             true => [gateway.v6.into(), own.v6.into()],
             false => [gateway.v4.into(), own.v4.into()],
         };
-        line(format_args!(
-            "route add {prefix} via {gateway} dev {interface} src {own} proto static"
-        ));
+        let source = match node.device {
+            Some(_) if !v6 => String::new(),
+            _ => format!("src {own} "),
+        };
+        line(format_args!("route add {prefix} via {gateway} dev {interface} {source}proto static"));
     }
     lines
 }

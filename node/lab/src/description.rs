@@ -8,7 +8,7 @@ use dwell_units::{BitRate, Nanos, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::addressing::{Addresses, End};
-use crate::topology::{Mechanism, Routing};
+use crate::topology::{DeviceKind, Mechanism, Routing};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "dwell.lab/1";
@@ -49,8 +49,8 @@ pub enum LabState {
     Making,
     /// It is complete.
     Up,
-    /// It was complete, but a process has ended since: that of a link, a routing daemon, or the
-    /// namespace keeper of a rootless lab.
+    /// It was complete, but a process has ended since: that of a link or a device, a routing daemon, or
+    /// the namespace keeper of a rootless lab.
     Broken,
 }
 
@@ -77,6 +77,18 @@ pub struct Node {
     /// CPU quota, if it has one.
     #[serde(default)]
     pub quota: Option<Quota>,
+    /// Device that has the node's IPv4 address, if the node is not only a namespace.
+    #[serde(default)]
+    pub device: Option<Device>,
+}
+
+/// An emulated device behind a node's namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Kind.
+    pub kind: DeviceKind,
+    /// File of its firmware.
+    pub image: PathBuf,
 }
 
 /// CPU quota of a node. It is an average: usage beyond it waits for the next period of 100 ms, in

@@ -10,6 +10,7 @@ use dwell_io::process::Handle;
 
 use crate::babel;
 use crate::background;
+use crate::device;
 use crate::error::LabError;
 use crate::iproute::Tool;
 use crate::namespace::{self, Namespace, netns_path};
@@ -79,6 +80,7 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
         _ => Vec::new(),
     };
     babel::end(dir);
+    device::end(dir);
     ended.extend(remove_namespaces(&namespaces(dir)?, Some(lock))?);
     background::end(&links(dir));
     if let Ok(Some(lab)) = dir.read() {

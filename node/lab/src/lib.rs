@@ -9,6 +9,7 @@ mod babel;
 mod background;
 mod creation;
 mod description;
+mod device;
 mod down;
 mod emulation;
 mod enter;
@@ -31,9 +32,10 @@ pub use addressing::Addresses;
 pub use babel::supervise_babel;
 pub use background::kept_processes;
 pub use description::{
-    Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState,
-    Medium, Node, Parameters, Port, Quota, RadioChannel, SCHEMA,
+    Counters, Daemon, DaemonState, Device, DirectionCounters, Filter, Lab, LabState, Link,
+    LinkState, Medium, Node, Parameters, Port, Quota, RadioChannel, SCHEMA,
 };
+pub use device::run_device;
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};
 pub use error::{LabError, TopologyError};
@@ -42,5 +44,5 @@ pub use list::{counters, list};
 pub use namespace_keeper::hold;
 pub use state::LabDir;
 pub use table::{NodeRoute, RouteTable, routes};
-pub use topology::{LinkOptions, Mechanism, QuotaOption, Routing, Topology, rate};
+pub use topology::{DeviceKind, LinkOptions, Mechanism, QuotaOption, Routing, Topology, rate};
 pub use up::up;

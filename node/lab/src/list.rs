@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::addressing::End;
 use crate::babel;
 use crate::description::{Counters, DirectionCounters, Lab, LabState, Link, LinkState};
+use crate::device;
 use crate::down::names;
 use crate::error::LabError;
 use crate::iproute::Tool;
@@ -55,6 +56,9 @@ pub(crate) fn update_state(dir: &LabDir, lab: &mut Lab) {
     }
     babel::update_state(dir, lab);
     if babel::dead(&lab.daemons).is_some() {
+        lab.state = LabState::Broken;
+    }
+    if !device::run(dir, lab) {
         lab.state = LabState::Broken;
     }
     if lab.rootless && !NamespaceKeeper::runs(dir) {

@@ -9,6 +9,7 @@
 //!   hosts         /etc/hosts of its nodes
 //!   holder        the namespace keeper of a rootless lab, and its user namespace
 //!   babel.pid     the supervisor of babeld; babel-K.pid babeld of node K
+//!   device-K.pid  the supervisor of the device of node K, and other files of `device.rs`
 //!   link-K.pid    the process of TAP link K; link-K.json its counters, link-K.events its log
 //! ```
 

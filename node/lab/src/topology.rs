@@ -17,13 +17,17 @@
 //!
 //! [quota]
 //! relay = "20%"         # of one CPU, for everything that `lab exec relay` runs
+//!
+//! [device.base]         # a microcontroller answers probes to this node
+//! kind = "cortex-m3"
+//! image = "dwell-cortex-m3.elf"  # optional
 //! ```
 
 mod file;
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dwell_engine::link::LinkParameters;
@@ -54,6 +58,42 @@ pub struct Topology {
     pub(crate) routing: Routing,
     /// CPU shares, by index of the node.
     pub(crate) quotas: Vec<(usize, Ratio)>,
+    /// Devices, by index of the node.
+    pub(crate) devices: Vec<(usize, DeviceRequest)>,
+}
+
+/// A requested device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceRequest {
+    pub(crate) kind: DeviceKind,
+    /// File of its firmware; `None`: the one that `make firmware` built or `make install` installed.
+    pub(crate) image: Option<PathBuf>,
+}
+
+dwell_units::named! {
+    /// Kind of a device that answers probes in place of a namespace.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum DeviceKind {
+        /// Cortex-M3 of QEMU's machine lm3s6965evb.
+        #[serde(rename = "cortex-m3")]
+        CortexM3 = "cortex-m3",
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DeviceKind {
+    type Err = String;
+
+    /// Parses the name of a kind.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::named(text)
+            .ok_or_else(|| format!("'{text}' is not a kind of device; write cortex-m3"))
+    }
 }
 
 /// A medium that all nodes of a lab share.
@@ -379,6 +419,35 @@ mod tests {
         let topology = Topology::parse(text, "lab.toml").map_err(|error| error.to_string())?;
         topology.check().map_err(|error| error.to_string())?;
         Ok(topology)
+    }
+
+    #[test]
+    fn device_has_a_known_kind_and_node() {
+        let nodes = "version = 1\nnodes = [\"a\", \"b\"]\n";
+        let file = |rest: &str| parse(&format!("{nodes}{rest}"));
+        let lab = file("[device.b]\nkind = \"cortex-m3\"\nimage = \"x.elf\"").unwrap();
+        let (node, device) = &lab.devices[0];
+        assert_eq!((*node, device.kind), (1, DeviceKind::CortexM3));
+        assert_eq!(device.image.as_deref(), Some(Path::new("x.elf")));
+        for (rest, right) in [
+            ("[device.b]\nkind = \"cortex-m4\"", "line 4: 'cortex-m4' is not a kind"),
+            ("[device.c]\nkind = \"cortex-m3\"", "line 4: there is no node 'c'; nodes are a, b"),
+            ("[device.b]\nimage = \"x\"", "missing field `kind`"),
+            ("[device.b]\nkind = \"cortex-m3\"\nram = 1", "unknown field `ram`"),
+        ] {
+            let error = file(rest).unwrap_err();
+            assert!(error.contains(right), "{rest}: {error}");
+        }
+    }
+
+    #[test]
+    fn image_of_a_device_is_relative_to_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab.toml");
+        let device = "[device.a]\nkind = \"cortex-m3\"\nimage = \"x.elf\"";
+        std::fs::write(&file, format!("version = 1\nnodes = [\"a\"]\n{device}")).unwrap();
+        let lab = read(file.to_str().unwrap()).unwrap();
+        assert_eq!(lab.devices[0].1.image, Some(folder.path().join("x.elf")));
     }
 
     #[test]

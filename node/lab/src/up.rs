@@ -11,6 +11,7 @@ use crate::addressing::{self, End};
 use crate::babel;
 use crate::creation::{self, Steps};
 use crate::description::{Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA};
+use crate::device;
 use crate::down;
 use crate::emulation::MechanismChooser;
 use crate::error::LabError;
@@ -48,6 +49,7 @@ pub fn up(
     };
     babel::check(topology.routing)?;
     radio::check(topology)?;
+    device::check(topology)?;
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
     let interrupted = || signals.take(Nanos::ZERO).is_some() || abandoned();
@@ -91,7 +93,10 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
         let netns = netns_name(name, node);
         let quota = topology.quotas.iter().find(|(of, _)| *of == place);
         let quota = quota.map(|(_, share)| quota::plan(node, &netns, *share)).transpose()?;
-        Ok(Node { name: node.clone(), netns, addresses: addressing::node(place), quota })
+        let device = topology.devices.iter().find(|(of, _)| *of == place);
+        let device = device.map(|(_, request)| device::plan(node, request)).transpose()?;
+        let addresses = addressing::node(place);
+        Ok(Node { name: node.clone(), netns, addresses, quota, device })
     };
     let mut chooser = MechanismChooser::default();
     let mut link = |(place, edge): (usize, &Edge)| -> Result<Link, LabError> {

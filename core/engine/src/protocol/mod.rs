@@ -232,8 +232,8 @@ pub fn visit_sender<V: SenderVisitor>(
         Scheme::Udp => visitor.visit_datagrams(PlainEcho::new(session, payload)),
         Scheme::Tcp => visitor.visit_stream(PlainEcho::new(session, payload)),
         Scheme::Roundtrip => visitor.visit_datagrams(RoundTrip),
-        Scheme::TextUdp => visitor.visit_ports(TextUdp::default()),
-        Scheme::TextTcp => visitor.visit_stream(TextStream::default()),
+        Scheme::TextUdp => visitor.visit_ports(TextUdp::new(payload.len())),
+        Scheme::TextTcp => visitor.visit_stream(TextStream::new(payload.len())),
     }
 }
 

@@ -199,9 +199,9 @@ pub struct PayloadLimits {
     pub min: u64,
     /// Size if none is requested.
     pub default: u64,
-    /// Only the default is possible.
+    /// Only the default is possible, and the next size if there is one.
     pub fixed: bool,
-    /// Minimum number of bytes above the minimum, if any.
+    /// Minimum number of bytes above the minimum up to the next size; 0: none.
     pub min_extra: u64,
 }
 
@@ -216,14 +216,23 @@ impl PayloadLimits {
         Self { min: size, default: size, fixed: true, min_extra: 0 }
     }
 
+    /// Two sizes only, of which the smaller is the default.
+    const fn either(size: u64, other: u64) -> Self {
+        Self { min: size, default: size, fixed: true, min_extra: other - size }
+    }
+
     /// Checks a requested size.
     ///
     /// # Errors
     /// If no message has this size.
     pub fn check(&self, size: u64) -> Result<(), PayloadError> {
         let Self { min, default, fixed, min_extra } = *self;
-        if fixed && size != default {
-            return Err(PayloadError::Fixed(default));
+        match (fixed, min_extra) {
+            (true, 0) if size != default => return Err(PayloadError::Fixed(default)),
+            (true, extra) if size != default && size != min + extra => {
+                return Err(PayloadError::Either(min, min + extra));
+            }
+            _ => {}
         }
         if size < min {
             return Err(PayloadError::TooSmall(min));
@@ -243,6 +252,8 @@ impl PayloadLimits {
 pub enum PayloadError {
     /// The only size is this one.
     Fixed(u64),
+    /// The only sizes are these two.
+    Either(u64, u64),
     /// The minimum is this one.
     TooSmall(u64),
     /// The maximum is this one.
@@ -446,7 +457,7 @@ const ROUNDTRIP: ProtocolSpec = ProtocolSpec {
 const TEXT_UDP: ProtocolSpec = ProtocolSpec {
     name: "text+udp",
     description: "a line of text over UDP",
-    payload: PayloadLimits::fixed(text::REQUEST.len() as u64),
+    payload: PayloadLimits::either(text::REQUEST.len() as u64, text::TIMED_REQUEST.len() as u64),
     defaults: DEFAULT_CLOSED_LOOP,
     reflection: Reflection::Datagram {
         decrements_ttl: false,
@@ -497,6 +508,11 @@ mod tests {
     fn sizes_out_of_range_are_refused() {
         let check = |scheme: Scheme, size| scheme.spec().payload.check(size);
         assert_eq!(check(Scheme::Stamp, 43), Err(PayloadError::TooSmall(44)));
+        assert_eq!(check(Scheme::Roundtrip, 25), Err(PayloadError::Fixed(24)));
+        for size in [0, 8, 40, 42] {
+            assert_eq!(check(Scheme::TextTcp, size), Err(PayloadError::Either(7, 41)));
+        }
+        assert_eq!((check(Scheme::TextUdp, 7), check(Scheme::TextUdp, 41)), (Ok(()), Ok(())));
         for size in 45..48 {
             assert_eq!(check(Scheme::Stamp, size), Err(PayloadError::Between(44, 48)));
         }

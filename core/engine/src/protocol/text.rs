@@ -4,38 +4,80 @@
 
 use std::collections::VecDeque;
 
+use dwell_sample::Remote;
 use dwell_units::{Instant, Realtime};
-use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is};
+use dwell_wire::text::{DeviceTimes, REQUEST, TIMED_REQUEST, acknowledgement};
 
 use super::{Protocol, Reject, Reply, WireId};
 
-fn write(message: &mut [u8]) -> usize {
-    message.copy_from_slice(REQUEST);
-    REQUEST.len()
+/// Kind of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Request {
+    /// The word.
+    #[default]
+    Plain,
+    /// The word and room for the times of a device.
+    Timed,
+}
+
+impl Request {
+    /// Returns the kind with this length.
+    fn of(len: usize) -> Self {
+        if len == TIMED_REQUEST.len() { Self::Timed } else { Self::Plain }
+    }
+
+    const fn message(self) -> &'static [u8] {
+        match self {
+            Self::Plain => REQUEST,
+            Self::Timed => TIMED_REQUEST,
+        }
+    }
+
+    fn write(self, message: &mut [u8]) -> usize {
+        message.copy_from_slice(self.message());
+        self.message().len()
+    }
+}
+
+/// Returns the reply to the probe `id`. The device counts no packets, so the sequence number is that of
+/// the probe, as in a stateless reflector's reply.
+fn reply(id: u64, times: Option<DeviceTimes>) -> Reply {
+    let instant = |nanos: u64| i64::try_from(nanos).ok().map(Instant::from_nanos);
+    let remote = times.and_then(|times| {
+        let (rx, tx) = (instant(times.received)?, instant(times.sent)?);
+        Some(Remote { rx, tx, seq: id as u32, ttl: None, same_clock: false })
+    });
+    Reply { remote, ..Reply::plain(WireId::full(id)) }
 }
 
 /// Over UDP. The caller's channel is the index of the send call that opened the port.
 #[derive(Debug, Default)]
 pub struct TextUdp {
+    request: Request,
     first: Option<u64>,
+}
+
+impl TextUdp {
+    /// Creates a sender of requests of this length.
+    pub fn new(len: usize) -> Self {
+        Self { request: Request::of(len), first: None }
+    }
 }
 
 impl Protocol for TextUdp {
     fn capacity(&self) -> usize {
-        REQUEST.len()
+        self.request.message().len()
     }
 
     fn write(&mut self, id: u64, _now: Instant<Realtime>, message: &mut [u8]) -> usize {
         self.first.get_or_insert(id);
-        write(message)
+        self.request.write(message)
     }
 
     fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject> {
-        if !is(ACKNOWLEDGE, message) {
-            return Err(Reject::Malformed);
-        }
+        let times = acknowledgement(message).ok_or(Reject::Malformed)?;
         let first = self.first.ok_or(Reject::Unknown)?;
-        Ok(Reply::plain(WireId::full(first.wrapping_add(channel))))
+        Ok(reply(first.wrapping_add(channel), times))
     }
 }
 
@@ -43,6 +85,7 @@ impl Protocol for TextUdp {
 /// acknowledge without an open request is a duplicate of the last one.
 #[derive(Debug, Default)]
 pub struct TextStream {
+    request: Request,
     order: Option<AckOrder>,
     /// Ranges of ids that were not sent: first id and count, ascending.
     unsent: VecDeque<(u64, u64)>,
@@ -59,15 +102,22 @@ struct AckOrder {
     answered: Option<u64>,
 }
 
+impl TextStream {
+    /// Creates a sender of requests of this length.
+    pub fn new(len: usize) -> Self {
+        Self { request: Request::of(len), ..Self::default() }
+    }
+}
+
 impl Protocol for TextStream {
     fn capacity(&self) -> usize {
-        REQUEST.len()
+        self.request.message().len()
     }
 
     fn write(&mut self, id: u64, _now: Instant<Realtime>, message: &mut [u8]) -> usize {
         let order = self.order.get_or_insert(AckOrder { next: id, end: id, answered: None });
         order.end = id.wrapping_add(1);
-        write(message)
+        self.request.write(message)
     }
 
     fn unsent(&mut self, id: u64) {
@@ -78,9 +128,7 @@ impl Protocol for TextStream {
     }
 
     fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
-        if !is(ACKNOWLEDGE, message) {
-            return Err(Reject::Malformed);
-        }
+        let times = acknowledgement(message).ok_or(Reject::Malformed)?;
         let order = self.order.as_mut().ok_or(Reject::Unknown)?;
         while let Some((_, count)) = self.unsent.pop_front_if(|(first, _)| *first == order.next) {
             order.next = order.next.wrapping_add(count);
@@ -89,12 +137,14 @@ impl Protocol for TextStream {
             order.answered = Some(order.next);
             order.next = order.next.wrapping_add(1);
         }
-        order.answered.map(|id| Reply::plain(WireId::full(id))).ok_or(Reject::Unknown)
+        order.answered.map(|id| reply(id, times)).ok_or(Reject::Unknown)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dwell_wire::text::ACKNOWLEDGE;
+
     use super::*;
 
     fn acknowledged(stream: &mut TextStream) -> Result<u64, Reject> {
@@ -103,6 +153,21 @@ mod tests {
 
     fn request(stream: &mut TextStream, id: u64) {
         stream.write(id, Instant::EPOCH, &mut [0; REQUEST.len()]);
+    }
+
+    #[test]
+    fn times_of_the_device_are_its_timestamps() {
+        let mut udp = TextUdp::new(TIMED_REQUEST.len());
+        let mut message = [0; TIMED_REQUEST.len()];
+        assert_eq!(udp.write(4, Instant::EPOCH, &mut message), TIMED_REQUEST.len());
+        assert_eq!(message, TIMED_REQUEST);
+        let timed = udp.read(b"acknowledge 0000000000000010 0000000000000020", 1).unwrap();
+        let remote = timed.remote.unwrap();
+        assert_eq!((remote.rx, remote.tx), (Instant::from_nanos(16), Instant::from_nanos(32)));
+        assert_eq!((timed.id.value, remote.seq, remote.same_clock), (5, 5, false));
+        assert_eq!(udp.read(ACKNOWLEDGE, 0).unwrap().remote, None, "a device without a clock");
+        let never = udp.read(b"acknowledge ffffffffffffffff ffffffffffffffff", 0).unwrap();
+        assert_eq!(never.remote, None, "no clock shows this time");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Stateless replies: plain echo, round trip (Roedlach/Vock), acknowledge (Chung 2021).
 
-use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is};
+use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is, is_timed_request};
 
 use super::Refusal;
 
@@ -20,7 +20,8 @@ pub fn roundtrip(message: &mut [u8]) -> Result<usize, Refusal> {
 /// Chung 2021: `request` becomes `acknowledge`. `buffer` holds the request of `len` bytes and has
 /// room for the reply.
 pub fn text(buffer: &mut [u8], len: usize) -> Result<usize, Refusal> {
-    if !is(REQUEST, &buffer[..len]) {
+    // The times are those of a device's clock, which this reflector does not have.
+    if !is(REQUEST, &buffer[..len]) && !is_timed_request(&buffer[..len]) {
         return Err(Refusal::Malformed);
     }
     buffer[..ACKNOWLEDGE.len()].copy_from_slice(ACKNOWLEDGE);

@@ -53,6 +53,14 @@ enum LabCommand {
         /// Name of the lab
         name: String,
     },
+    /// Run the device of a node (started by `up`)
+    #[command(hide = true)]
+    Device {
+        /// Directory of the lab
+        dir: PathBuf,
+        /// Number of the node, from 0
+        number: usize,
+    },
     /// Forward the frames of a TAP link (started by `up`)
     #[command(hide = true)]
     Link {
@@ -73,7 +81,8 @@ A TOML file names nodes and links:
     { a = \"relay\", b = \"base\" },
   ]
 A link may also have jitter, duplicate, reorder, seed and mechanism. A [quota] table limits nodes to
-shares of a processor, like robot = \"20%\". Put options before the file.
+shares of a processor, like robot = \"20%\". Put options before the file. A table [device.base] with
+kind = \"cortex-m3\" makes the node base a microcontroller, emulated by QEMU (make firmware).
 
 With --routing babel, the lab is ready when babeld has routes between all nodes, which takes about
 5 s for three nodes. `lab routes` shows later whether they still exist.
@@ -208,6 +217,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         }
         LabCommand::Counters { name } => {
             show::json(&dwell_lab::counters(&name).map_err(failure)?)?;
+            Ok(Exit::Measured)
+        }
+        LabCommand::Device { dir, number } => {
+            dwell_lab::run_device(&lab_dir(&dir)?, number).map_err(failure)?;
             Ok(Exit::Measured)
         }
         LabCommand::Link { dir, number } => {

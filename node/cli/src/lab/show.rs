@@ -28,7 +28,17 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
     )?;
     for node in &lab.nodes {
         let addresses = node.addresses;
-        writeln!(out, "  {:<15} {:<15} {}", node.name, addresses.v4, addresses.v6)?;
+        match &node.device {
+            Some(device) => writeln!(
+                out,
+                "  {:<15} {:<15} {} ({})",
+                node.name,
+                addresses.v4,
+                device.kind,
+                device.image.display()
+            )?,
+            None => writeln!(out, "  {:<15} {:<15} {}", node.name, addresses.v4, addresses.v6)?,
+        }
     }
     for link in &lab.links {
         let text = link_text(link.mechanism.name(), &link.parameters);

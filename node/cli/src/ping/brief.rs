@@ -1,4 +1,5 @@
-//! The result in five rows. `-v` prints the long table of `report` instead.
+//! The result in five rows, and two for the one-way delays to a device with a clock of its own. `-v`
+//! prints the long table of `report` instead.
 
 use std::io::{self, Write};
 
@@ -26,7 +27,7 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     out.flush()
 }
 
-fn rows(summary: &Summary, measured: &RoundTrip) -> [String; 5] {
+fn rows(summary: &Summary, measured: &RoundTrip) -> Vec<String> {
     let packets = summary.packets.unwrap_or_default();
     let address = summary.parameters.get("address").and_then(|address| address.as_str());
     // ICMP has no ports.
@@ -42,8 +43,13 @@ fn rows(summary: &Summary, measured: &RoundTrip) -> [String; 5] {
         0 => "-".to_owned(),
         sent => percent(n as f64 / sent as f64),
     };
+    let has_far_clock = summary.values.contains_key(&dwell_record::clock_value("far", "error_ns"));
+    let directions = [("forward", Metric::OneWayForward), ("backward", Metric::OneWayBackward)]
+        .into_iter()
+        .filter(|_| has_far_clock)
+        .map(|(name, metric)| format!("{name:12}{}", figures(&measured.figures(metric))));
     let jitter = measured.jitter().map_or("-".to_owned(), |nanos| time(Nanos(nanos as i64)));
-    [
+    let rows = [
         format!(
             "\n{} ({}), {}, {}",
             summary.target,
@@ -68,7 +74,8 @@ fn rows(summary: &Summary, measured: &RoundTrip) -> [String; 5] {
             "variation",
             figures(&measured.figures(Metric::Ipdv))
         ),
-    ]
+    ];
+    rows.into_iter().chain(directions).collect()
 }
 
 /// The main figures, in the unit of the largest. A dash marks a figure that the sample count does

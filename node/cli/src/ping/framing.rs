@@ -11,7 +11,7 @@ use dwell_io::pacer;
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
-use dwell_wire::text::{ACKNOWLEDGE, WordScanner};
+use dwell_wire::text::{ACKNOWLEDGE, DeviceTimes, TIMED_REQUEST, TIMES_LEN, WordScanner};
 
 /// How a stream is split into messages.
 #[derive(Debug)]
@@ -20,11 +20,22 @@ pub(super) enum Framing {
     Fixed(usize),
     /// Every message is an acknowledgement.
     Acknowledges(WordScanner),
+    /// Every message is an acknowledgement, with the times of a device if it has a clock.
+    TimedAcknowledges {
+        scanner: WordScanner,
+        /// A word was read, and its times were not.
+        is_open: bool,
+    },
 }
 
 impl Framing {
-    pub(super) fn acknowledges() -> Self {
-        Self::Acknowledges(WordScanner::new(ACKNOWLEDGE))
+    /// Framing of replies to requests of this length.
+    pub(super) fn acknowledges(request: usize) -> Self {
+        let scanner = WordScanner::new(ACKNOWLEDGE);
+        match request == TIMED_REQUEST.len() {
+            true => Self::TimedAcknowledges { scanner, is_open: false },
+            false => Self::Acknowledges(scanner),
+        }
     }
 }
 
@@ -81,6 +92,29 @@ impl StreamPort {
                 }
                 None
             }
+            Framing::TimedAcknowledges { scanner, is_open } => {
+                if !*is_open {
+                    let mut bytes = std::iter::from_fn(|| self.buffered.pop_front());
+                    *is_open = bytes.any(|byte| scanner.take(byte));
+                }
+                if !*is_open {
+                    return None;
+                }
+                buffer[..ACKNOWLEDGE.len()].copy_from_slice(ACKNOWLEDGE);
+                let times = &mut buffer[ACKNOWLEDGE.len()..][..TIMES_LEN];
+                let waiting = self.buffered.len();
+                times.iter_mut().zip(&self.buffered).for_each(|(to, from)| *to = *from);
+                if waiting > 0 && waiting < TIMES_LEN && times[0] == b' ' {
+                    return None;
+                }
+                *is_open = false;
+                // A device without a clock, or a reflector, sends the word only.
+                if waiting < TIMES_LEN || DeviceTimes::parse(times).is_none() {
+                    return Some(ACKNOWLEDGE.len());
+                }
+                self.buffered.drain(..TIMES_LEN);
+                Some(ACKNOWLEDGE.len() + TIMES_LEN)
+            }
         }
     }
 
@@ -134,7 +168,9 @@ impl Port for StreamPort {
     fn stray_bytes(&self) -> Option<u64> {
         Some(match &self.framing {
             Framing::Fixed(_) => self.strays,
-            Framing::Acknowledges(splitter) => splitter.strays,
+            Framing::Acknowledges(scanner) | Framing::TimedAcknowledges { scanner, .. } => {
+                scanner.strays
+            }
         })
     }
 }

@@ -15,7 +15,7 @@ use dwell_io::clock;
 use dwell_record::segment::{self, SegmentWriter};
 use dwell_record::{DriverStamps, RowFormat, Spikes, Warning};
 use dwell_sample::{Sample, State, TimestampSource, WarmUpSession};
-use dwell_stats::{PathDelays, RoundTrip};
+use dwell_stats::{ClockBounds, ClockFault, ClockReading, FarClock, PathDelays, RoundTrip};
 use dwell_units::{Nanos, Pairing};
 use rtrb::Consumer;
 
@@ -88,6 +88,10 @@ pub(super) struct Recorder {
     pub(super) paths: Option<Consumer<HopDelays>>,
     pub(super) start: Pairing,
     pub(super) last: Pairing,
+    /// Readings of this machine's clocks at the last two turns.
+    readings: [Option<ClockReading>; 2],
+    /// The far end's clock, if it does not show the time of day.
+    far_clock: FarClock,
     /// Probes below this id were in flight when a clock was stepped.
     void_below: u64,
     csv: Option<Rows>,
@@ -129,6 +133,8 @@ impl Recorder {
             paths: None,
             start,
             last: start,
+            readings: [read_clocks(); 2],
+            far_clock: FarClock::default(),
             void_below: 0,
             csv,
             lines: outputs.lines.then(Rows::standard_output),
@@ -241,6 +247,16 @@ impl Recorder {
         });
     }
 
+    /// Computes the far end's clock and adds the one-way delays to the measurement; `None` if that clock
+    /// shows the time of day.
+    pub(super) fn settle_far_clock(&mut self) -> Option<Result<ClockBounds, ClockFault>> {
+        let result = std::mem::take(&mut self.far_clock).finish()?;
+        Some(result.map(|result| {
+            self.measured.set_one_way(result.forward, result.backward);
+            result.bounds
+        }))
+    }
+
     fn turn(
         &mut self,
         samples: &mut Consumer<Sample>,
@@ -256,6 +272,7 @@ impl Recorder {
             self.void_samples(&format!("by {step}"), shared);
         }
         self.last = now;
+        self.readings = [self.readings[1], read_clocks()];
         if self.read_driver_stamps() {
             self.void_samples("CLOCK_TAI moved against CLOCK_REALTIME", shared);
         }
@@ -339,6 +356,9 @@ impl Recorder {
         self.measured.record(sample, bridge);
         if bridge.is_some() {
             self.observer.record(sample);
+            if let [Some(before), Some(after)] = &self.readings {
+                self.far_clock.record(sample, self.sources.near(), before, after);
+            }
         }
         if let Some(driver) = self.driver.as_mut().filter(|_| bridge.is_some()) {
             driver.record(sample);
@@ -455,6 +475,13 @@ impl Samples {
     fn failure(&self, error: io::Error) -> anyhow::Error {
         anyhow::Error::new(error).context(cannot_write(&self.name))
     }
+}
+
+/// Reads this machine's clocks; `None` if they show impossible times.
+fn read_clocks() -> Option<ClockReading> {
+    let read = clock::read_all();
+    let (real, mono) = (read.real.as_nanos(), read.mono.as_nanos());
+    ClockReading::new(real, mono, read.raw_ns, read.width.0)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

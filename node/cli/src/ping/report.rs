@@ -6,7 +6,10 @@ use std::io::{self, Write};
 use dwell_protocol::PingJob;
 use dwell_record::{DriverStamps, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
-use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
+use dwell_stats::{
+    ClockBounds, ClockFault, Figures, Metric, PathDelays, PathPosition, RateAssumption, RoundTrip,
+    Threshold, bins, render,
+};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
@@ -49,6 +52,7 @@ pub(super) fn summary(
     let spikes = recorder.spikes.take();
     let driver = recorder.finish_driver_stamps();
     let sources = recorder.sources;
+    let far_clock = recorder.settle_far_clock();
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);
     trust.note_clocks(&recorder.start, &recorder.last);
@@ -76,6 +80,7 @@ pub(super) fn summary(
         let void = outcome.ended.counts.remote_void;
         values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
     }
+    far_clock_values(far_clock, &mut values, &mut trust);
     if let Some(strays) = outcome.ended.stray_bytes {
         values.insert("stray_bytes".into(), Some(Scalar::Count(strays)));
     }
@@ -97,6 +102,42 @@ pub(super) fn summary(
             placement::record(&job.place, outcome.placement),
         ),
     }
+}
+
+/// Adds the relation of the far end's clock to the local one, and the error that it gives one-way delays.
+fn far_clock_values(
+    far_clock: Option<Result<ClockBounds, ClockFault>>,
+    values: &mut BTreeMap<String, Option<Scalar>>,
+    trust: &mut Trust,
+) {
+    const BOTH_ENDS: &str = "this machine and the far end";
+    let bounds = match far_clock {
+        None => return,
+        Some(Ok(bounds)) => bounds,
+        Some(Err(fault)) => {
+            return trust.warn(Warning::ClockUnbounded("the far end".into(), fault.to_string()));
+        }
+    };
+    let relation = bounds.relation;
+    let count = |nanos: i64| Scalar::Count(nanos.unsigned_abs());
+    let clock = [
+        ("at_ns", count(relation.at.as_nanos())),
+        ("offset_ns", Scalar::Real(relation.offset.0 as f64)),
+        ("error_ns", count(relation.error.0)),
+        ("rate_ppm", Scalar::Real(relation.rate * 1e6)),
+        ("rate_error_ppm", Scalar::Real(bounds.rate_error * 1e6)),
+        ("steady", Scalar::Count((bounds.assumption == RateAssumption::Steady).into())),
+        ("exchanges", Scalar::Count(bounds.exchanges as u64)),
+        ("min_round_trip_ns", count(bounds.min_round_trip.0)),
+    ];
+    for (quantity, value) in clock {
+        values.insert(dwell_record::clock_value("far", quantity), Some(value));
+    }
+    for metric in [Metric::OneWayForward, Metric::OneWayBackward] {
+        let name = dwell_record::clock_error_value(metric.name());
+        values.insert(name, Some(count(relation.error.0)));
+    }
+    trust.warn(Warning::BoundedClocks(BOTH_ENDS.into(), relation.error.to_string()));
 }
 
 /// Adds the figures of every relay on the path; names contain its position and node id.

@@ -186,7 +186,7 @@ impl Opener<'_> {
         }
         let stream = connected.map_err(|error| error.into_failure(setup, options))?;
         let framing = match spec.reflection {
-            Reflection::Stream(StreamReply::Acknowledge) => Framing::acknowledges(),
+            Reflection::Stream(StreamReply::Acknowledge) => Framing::acknowledges(setup.size),
             _ => Framing::Fixed(setup.size),
         };
         Ok(StreamPort::new(stream, framing, buffer_len(setup.size)))

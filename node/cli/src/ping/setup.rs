@@ -89,6 +89,9 @@ fn size(scheme: Scheme, requested: Option<u64>, authenticated: bool) -> Result<u
             PayloadError::Fixed(only) => {
                 format!("a {scheme}:// message always has {only} bytes; leave -s out")
             }
+            PayloadError::Either(plain, timed) => format!(
+                "a {scheme}:// message has {plain} bytes, or {timed} with the times of a device"
+            ),
             PayloadError::TooSmall(min) => format!("{scheme}://{key} needs at least {min} bytes"),
             PayloadError::TooLarge(max) => format!("at most {max} bytes fit a datagram"),
             PayloadError::Between(min, next) => format!(

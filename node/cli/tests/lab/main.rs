@@ -19,6 +19,7 @@ mod late_replies;
 mod links;
 mod loops;
 mod merged_packets;
+mod microcontroller;
 mod nic;
 mod pace;
 mod quota;
@@ -27,6 +28,7 @@ mod telemetry;
 #[cfg(feature = "bpf")]
 mod trace;
 mod traffic;
+mod uno;
 mod wifi;
 #[cfg(feature = "bpf")]
 mod xdp_command;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dwell_units::{BitRate, Nanos, Ratio};
@@ -13,7 +13,8 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::{
-    Edge, LinkOptions, MAX_NODES, Mechanism, RESERVED, Topology, is_node_name, quota_share, rate,
+    DeviceKind, DeviceRequest, Edge, LinkOptions, MAX_NODES, Mechanism, RESERVED, Topology,
+    is_node_name, quota_share, rate,
 };
 use crate::error::TopologyError;
 
@@ -24,7 +25,13 @@ impl Topology {
         File::open(path)
             .and_then(|file| file.take(MAX_FILE_LEN).read_to_string(&mut text))
             .map_err(|error| TopologyError::Read { path: path.to_owned(), error })?;
-        Self::parse(&text, &path.display().to_string())
+        let mut topology = Self::parse(&text, &path.display().to_string())?;
+        // The path of an image is relative to the file.
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for (_, device) in &mut topology.devices {
+            device.image = device.image.take().map(|image| folder.join(image));
+        }
+        Ok(topology)
     }
 
     /// Parses the text of a topology file; `file` is its name, for messages.
@@ -93,7 +100,19 @@ impl Topology {
             let share = quota_share(share.get_ref()).map_err(|message| wrong(at, message))?;
             quotas.push((node, share));
         }
-        Ok(Self { nodes, links, quotas, ..Self::default() })
+        let mut devices = Vec::new();
+        for (name, device) in read.device {
+            let Some(node) = nodes.iter().position(|node| node == name.get_ref()) else {
+                let (name, known) = (name.get_ref(), nodes.join(", "));
+                let message = format!("there is no node '{name}'; nodes are {known}");
+                return Err(wrong(at_of(&device.kind), message));
+            };
+            let at = at_of(&device.kind);
+            let kind: DeviceKind =
+                device.kind.get_ref().parse().map_err(|message| wrong(at, message))?;
+            devices.push((node, DeviceRequest { kind, image: device.image }));
+        }
+        Ok(Self { nodes, links, quotas, devices, ..Self::default() })
     }
 }
 
@@ -107,6 +126,17 @@ struct TopologyFile {
     /// CPU shares, by node.
     #[serde(default)]
     quota: BTreeMap<Spanned<String>, Spanned<String>>,
+    /// Devices, by node.
+    #[serde(default)]
+    device: BTreeMap<Spanned<String>, DeviceEntry>,
+}
+
+/// A device of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceEntry {
+    kind: Spanned<String>,
+    image: Option<PathBuf>,
 }
 
 fn at_of(value: &Spanned<String>) -> usize {
