@@ -133,6 +133,7 @@ impl<P> NodeSim<P> {
         }
         let (read, done) = self.serve(transport, arrived);
         let due = arrived + self.on_clock(arrived, done);
+        let read = arrived + self.on_clock(arrived, read);
         let reply = NodeReply { to: from, arrived, read, due };
         self.pending.insert((due, self.counts.requests), reply);
     }

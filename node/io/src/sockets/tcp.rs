@@ -7,12 +7,13 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock::{monotonic, realtime};
 use crate::sockets::datagram::is_broadcast;
 use crate::sockets::port::{
-    Arrival, Notice, Port, SendError, Sent, SocketOptions, StampRequest, Wait,
+    Arrival, Notice, Port, SendError, Sent, SocketOptions, StampRequest, TxStampRequest, Wait,
 };
 use crate::sockets::socket_error::{is_icmp, none_if_transient, send_error};
 use crate::sys::control::{self, ControlBuffer};
@@ -285,6 +286,13 @@ pub fn limit_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
     sockopt::set(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
 }
 
+/// Requests the kernel's receive timestamps for every connection that `listener` accepts. Returns
+/// whether there are any; see [`TcpConn::receive_timed`].
+pub fn stamp_arrivals(listener: &TcpListener) -> io::Result<bool> {
+    let granted = timestamps::request(listener, StampRequest::Kernel, TxStampRequest::None)?;
+    Ok(granted != StampRequest::User)
+}
+
 /// A reflector's end of a connection.
 #[derive(Debug)]
 pub struct TcpConn {
@@ -293,6 +301,15 @@ pub struct TcpConn {
     pub peer: SocketAddr,
     /// Data given to [`TcpConn::send`] that was not sent yet.
     rest: Vec<u8>,
+}
+
+/// Buffer of [`TcpConn::receive_timed`].
+pub struct TimedReceive(Box<ControlBuffer>);
+
+impl Default for TimedReceive {
+    fn default() -> Self {
+        Self(ControlBuffer::new())
+    }
 }
 
 impl AsFd for TcpConn {
@@ -317,6 +334,19 @@ impl TcpConn {
         match self.stream.read(buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(len) => Ok(Some(len)),
+            Err(error) => none_if_transient(error),
+        }
+    }
+
+    /// Receives available data like [`Self::receive`], with the timestamps of its last segment.
+    pub fn receive_timed(
+        &mut self,
+        buffer: &mut [u8],
+        control: &mut TimedReceive,
+    ) -> io::Result<Option<(usize, RxStamps)>> {
+        match control::receive(&self.stream, buffer, &mut control.0, None, 0, true) {
+            Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(came) => Ok(came.rx().map(|rx| (came.len, rx))),
             Err(error) => none_if_transient(error),
         }
     }
