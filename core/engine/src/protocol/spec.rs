@@ -133,6 +133,9 @@ pub struct ProtocolSpec {
     pub csv: CsvLayout,
     /// Reports the connection on stderr, as the client of Chung 2021 does.
     pub announces_connection: bool,
+    /// Results name the delays in the sockets of both ends as client lag and server lag (Chung
+    /// 2021), and the server's socket is timestamped for it.
+    pub names_lags: bool,
     /// Question to ask if a target does not reply.
     pub silent_hint: &'static str,
 }
@@ -383,6 +386,7 @@ const ECHO: ProtocolSpec = ProtocolSpec {
     relay: None,
     csv: CsvLayout::Probe,
     announces_connection: false,
+    names_lags: false,
     silent_hint: "is an echo server or reflector running there?",
 };
 
@@ -454,6 +458,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
     },
     driver_reply: None,
     frame_id: |_, _| FrameId::Missing,
+    names_lags: true,
     silent_hint: "is a reflector running there?",
     ..ECHO
 };

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use dwell_io::clock::monotonic;
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::pacer;
-use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
+use dwell_io::port::{Arrival, Connection, Notice, Port, SendError, Sent, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, WordScanner};
@@ -136,6 +136,10 @@ impl Port for StreamPort {
             Framing::Fixed(_) => self.strays,
             Framing::Acknowledges(splitter) => splitter.strays,
         })
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        self.stream.connection()
     }
 }
 

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use dwell_io::port::Connection;
+use dwell_io::tcp_info::TcpInfo;
 use dwell_protocol::PingJob;
 use dwell_record::{DriverStamps, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
-use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
+use dwell_stats::{
+    Distribution, Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render,
+};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
@@ -76,6 +80,14 @@ pub(super) fn summary(
         let void = outcome.ended.counts.remote_void;
         values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
     }
+    if setup.target.scheme.spec().names_lags
+        && let Some(lag) = metrics.get(Metric::QueueingIn.name()).cloned()
+    {
+        metrics.insert("client_lag_ns".into(), lag);
+    }
+    if !outcome.connections.is_empty() {
+        connection_figures(&outcome.connections, &mut metrics, &mut values);
+    }
     if let Some(strays) = outcome.ended.stray_bytes {
         values.insert("stray_bytes".into(), Some(Scalar::Count(strays)));
     }
@@ -97,6 +109,24 @@ pub(super) fn summary(
             placement::record(&job.place, outcome.placement),
         ),
     }
+}
+
+/// Adds the set-up of TCP connections, and what the kernel did on them.
+fn connection_figures(
+    connections: &[Connection],
+    metrics: &mut BTreeMap<String, dwell_record::Figures>,
+    values: &mut BTreeMap<String, Option<Scalar>>,
+) {
+    let mut connect = Distribution::new();
+    connections.iter().for_each(|connection| connect.record(connection.connect));
+    metrics.insert("connect_ns".into(), connect.figures().into());
+    let sum = |of: fn(&TcpInfo) -> Option<u64>| {
+        let all = connections.iter().map(|connection| of(connection.info.as_ref()?));
+        all.sum::<Option<u64>>().map(Scalar::Count)
+    };
+    values.insert("retransmissions".into(), sum(|info| Some(info.retransmitted)));
+    values.insert("acks_received".into(), sum(|info| info.received_acks));
+    values.insert("acks_sent".into(), sum(|info| info.sent_acks));
 }
 
 /// Adds the figures of every relay on the path; names contain its position and node id.
@@ -184,6 +214,11 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
         Warning::MissingTimestamps("answered probes", "tx_kernel", count)
     });
     trust.warn_count(counts.remote_void, Warning::InvalidRemoteTimestamps);
+    if job.parameters.clients() > 1 {
+        trust.warn_count(outcome.failed_clients, |count| {
+            Warning::ClientsFailed(count, job.parameters.clients())
+        });
+    }
     trust.warn_count(counts.window_overrun, Warning::EarlyLosses);
     trust.warn_count(counts.rejected.malformed, Warning::MalformedMessages);
     trust.warn_count(ended.stray_bytes.unwrap_or(0), Warning::StrayBytes);
