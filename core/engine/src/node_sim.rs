@@ -22,6 +22,15 @@ const MAX_PENDING: usize = 65_536;
 #[derive(Debug)]
 pub struct NodeStream(WordScanner);
 
+/// When a message arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeArrival {
+    /// In the socket.
+    pub arrived: Instant<Monotonic>,
+    /// In the program that simulates the node, which cannot read it earlier.
+    pub received: Instant<Monotonic>,
+}
+
 /// A reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeReply<P> {
@@ -116,22 +125,23 @@ impl<P> NodeSim<P> {
         self.pending.pop_first().map(|(_, reply)| reply)
     }
 
-    /// Handles a datagram that arrived at this instant.
-    pub fn receive_datagram(&mut self, from: P, message: &[u8], arrived: Instant<Monotonic>) {
+    /// Handles a datagram.
+    pub fn receive_datagram(&mut self, from: P, message: &[u8], at: NodeArrival) {
         if is(REQUEST, message) {
-            self.request(from, Transport::Datagram, arrived);
+            self.request(from, Transport::Datagram, at);
         } else {
             self.counts.malformed += 1;
         }
     }
 
-    fn request(&mut self, from: P, transport: Transport, arrived: Instant<Monotonic>) {
+    fn request(&mut self, from: P, transport: Transport, at: NodeArrival) {
         self.counts.requests += 1;
         if self.pending.len() >= MAX_PENDING {
             self.counts.dropped += 1;
             return;
         }
-        let (read, done) = self.serve(transport, arrived);
+        let arrived = at.arrived;
+        let (read, done) = self.serve(transport, at);
         let due = arrived + self.on_clock(arrived, done);
         let read = arrived + self.on_clock(arrived, read);
         let reply = NodeReply { to: from, arrived, read, due };
@@ -142,7 +152,7 @@ impl<P> NodeSim<P> {
     fn serve(
         &mut self,
         transport: Transport,
-        arrived: Instant<Monotonic>,
+        at: NodeArrival,
     ) -> (Instant<Monotonic>, Instant<Monotonic>) {
         let mut draw = || self.random.random::<f64>();
         let (visit, print, service, repeat) = (draw(), draw(), draw(), draw());
@@ -150,8 +160,8 @@ impl<P> NodeSim<P> {
         let is_stream = transport == Transport::Stream;
         // The node waits in the read of its only connection and does not visit others.
         let waits_in_read = is_stream && self.connections <= 1 && read_timeout > Nanos::ZERO;
-        let visited = if waits_in_read { arrived } else { arrived + loop_time.at(visit) };
-        let read = visited.max(self.busy_until);
+        let visited = if waits_in_read { at.arrived } else { at.arrived + loop_time.at(visit) };
+        let read = visited.max(self.busy_until).max(at.received);
         self.busy_until = read + service_time.at(service);
         let is_repeated = waits_in_read && repeat < self.settings.repeated_reads;
         let timeout = match (is_stream, is_repeated) {
@@ -176,17 +186,17 @@ impl<P> NodeSim<P> {
 }
 
 impl<P: Clone> NodeSim<P> {
-    /// Handles bytes of a connection that arrived at this instant.
+    /// Handles bytes of a connection.
     pub fn receive_stream(
         &mut self,
         from: &P,
         stream: &mut NodeStream,
         bytes: &[u8],
-        arrived: Instant<Monotonic>,
+        at: NodeArrival,
     ) {
         for byte in bytes {
             if stream.0.take(*byte) {
-                self.request(from.clone(), Transport::Stream, arrived);
+                self.request(from.clone(), Transport::Stream, at);
             }
         }
         if stream.0.strays > 0 {

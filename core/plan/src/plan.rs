@@ -42,7 +42,9 @@ use crate::fields::field_names;
 use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
-use dwell_protocol::{Generator, Limit, PingParameters, ReflectEngine, Scheduling, Stamps};
+use dwell_protocol::{
+    Generator, Limit, NodeSimParameters, PingParameters, ReflectEngine, Scheduling, Stamps,
+};
 
 pub(crate) use file::PlanFile;
 
@@ -76,6 +78,8 @@ pub struct Plan {
     pub claims: Option<String>,
     /// Settings of the reflector.
     pub reflect: ReflectPlan,
+    /// Simulated node that answers in place of a reflector, if any.
+    pub node_sim: Option<NodeSimParameters>,
     /// Loads that cells refer to.
     pub loads: BTreeMap<String, Load>,
     /// Axes by name, in file order (parsed by [`crate::expand`]).

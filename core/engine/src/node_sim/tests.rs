@@ -45,6 +45,7 @@ fn round_trips(settings: NodeSettings, is_stream: bool, clients: usize) -> Vec<f
         match (next, node.wake()) {
             (Some((at, client)), wake) if wake.is_none_or(|wake| at <= wake) => {
                 requests.pop_first();
+                let at = NodeArrival { arrived: at, received: at };
                 match is_stream {
                     true => node.receive_stream(&client, &mut streams[client], REQUEST, at),
                     false => node.receive_datagram(client, REQUEST, at),
@@ -160,9 +161,14 @@ fn other_settings_differ_from_the_tables() {
     }
 }
 
+/// An arrival that the program receives at once.
+fn arrival(at: Nanos) -> NodeArrival {
+    NodeArrival { arrived: Instant::EPOCH + at, received: Instant::EPOCH + at }
+}
+
 /// The only reply of a node to a datagram at this instant.
 fn reply_at(node: &mut NodeSim<u8>, at: Nanos) -> NodeReply<u8> {
-    node.receive_datagram(0, REQUEST, Instant::EPOCH + at);
+    node.receive_datagram(0, REQUEST, arrival(at));
     node.due(Instant::EPOCH + Nanos::from_secs(1_000)).unwrap()
 }
 
@@ -174,14 +180,23 @@ fn clean_node_replies_at_once() {
 }
 
 #[test]
+fn request_is_not_read_before_the_program_has_it() {
+    let mut node = NodeSim::new(NodeSettings::default(), Instant::EPOCH, SEED);
+    let received = Instant::EPOCH + Nanos(300);
+    node.receive_datagram(0, REQUEST, NodeArrival { arrived: Instant::EPOCH, received });
+    let reply = node.due(received).unwrap();
+    assert_eq!((reply.arrived, reply.read, reply.due), (Instant::EPOCH, received, received));
+}
+
+#[test]
 fn service_occupies_the_node_and_the_next_request_waits() {
     let service_time = TimeRange::millis(10, 10);
     let settings = NodeSettings { service_time, ..NodeSettings::default() };
     let mut node = NodeSim::new(settings, Instant::EPOCH, SEED);
     let at = |ms| Instant::EPOCH + Nanos::from_millis(ms);
-    node.receive_datagram(1, REQUEST, at(0));
-    node.receive_datagram(2, REQUEST, at(4));
-    node.receive_datagram(3, b"reques", at(4));
+    node.receive_datagram(1, REQUEST, arrival(Nanos::ZERO));
+    node.receive_datagram(2, REQUEST, arrival(Nanos::from_millis(4)));
+    node.receive_datagram(3, b"reques", arrival(Nanos::from_millis(4)));
     assert_eq!((node.wake(), node.due(at(9))), (Some(at(10)), None));
     assert_eq!(node.due(at(10)).map(|reply| reply.to), Some(1));
     let second = node.due(at(20)).unwrap();
@@ -222,8 +237,8 @@ fn request_in_pieces_is_read_when_its_last_byte_arrives() {
     let mut node = NodeSim::new(settings, Instant::EPOCH, SEED);
     let mut stream = node.open().unwrap();
     let at = |ms| Instant::EPOCH + Nanos::from_millis(ms);
-    node.receive_stream(&7, &mut stream, b"xrequ", at(0));
+    node.receive_stream(&7, &mut stream, b"xrequ", arrival(Nanos::ZERO));
     assert_eq!((node.wake(), node.counts().malformed), (None, 1));
-    node.receive_stream(&7, &mut stream, b"est\r\n", at(5));
+    node.receive_stream(&7, &mut stream, b"est\r\n", arrival(Nanos::from_millis(5)));
     assert_eq!(node.wake(), Some(at(105)));
 }

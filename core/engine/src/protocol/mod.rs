@@ -245,7 +245,7 @@ pub trait SenderVisitor: Sized {
     /// One UDP socket.
     fn visit_datagrams<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output;
 
-    /// A new UDP port for every probe.
+    /// UDP ports in turn: the port of a reply identifies the probe.
     fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output;
 
     /// One TCP connection.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_protocol::PingParameters;
 use dwell_units::{Nanos, Ratio};
 
-use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan};
+use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan, ReflectPlan};
 use crate::error::PlanError;
 use crate::limits;
 use crate::measurement::Measurement;
@@ -42,7 +42,10 @@ impl Plan {
     /// Checks that apply only to the complete values of a cell.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         match &self.measurement {
-            Measurement::Ping(ping) => self.check_reflector(source, ping),
+            Measurement::Ping(ping) => {
+                self.check_node_sim(source, ping)?;
+                self.check_reflector(source, ping)
+            }
             Measurement::Flow(flow) => flow.check_together(source),
             Measurement::Pace(pace) => pace.check_together(source),
         }
@@ -121,6 +124,25 @@ impl Plan {
         }
         if pause.is_some() && !parameters.closed_loop {
             return Err(source.error("ping.pause", "pause needs closed_loop = true"));
+        }
+        Ok(())
+    }
+
+    /// Checks that a simulated node answers the probes and has settings within their ranges.
+    fn check_node_sim(&self, source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
+        let Some(node) = &self.node_sim else { return Ok(()) };
+        node.check().map_err(|error| {
+            source.error(&format!("node_sim.{}", error.field), format!("must be {}", error.right))
+        })?;
+        if !ping.protocol.spec().names_lags {
+            let message = format!(
+                "a simulated node answers text+udp and text+tcp probes, not {}",
+                ping.protocol
+            );
+            return Err(source.error("node_sim", message));
+        }
+        if self.reflect != ReflectPlan::default() {
+            return Err(source.error("reflect", "a simulated node replaces the reflector"));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use dwell_engine::node_sim::{
-    MAX_SOCKETS, NodeCounts, NodeReply, NodeSettings, NodeSim, NodeStream,
+    MAX_SOCKETS, NodeArrival, NodeCounts, NodeReply, NodeSettings, NodeSim, NodeStream,
 };
 use dwell_io::clock::monotonic;
 use dwell_io::datagram::{DatagramSocket, Marks, Peer};
@@ -15,7 +15,7 @@ use dwell_io::port::{SocketOptions, StampRequest, Wait};
 use dwell_io::tcp::{self, TcpConn, TimedReceive};
 use dwell_sample::RxStamps;
 use dwell_stats::Distribution;
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 use dwell_wire::text::ACKNOWLEDGE;
 
 /// Interval between checks of the stop flag.
@@ -183,9 +183,9 @@ impl NodeSockets {
         for _ in 0..RECEIVE_BATCH {
             let Some(request) = datagrams[index].receive_from(buffer, Wait::No)? else { break };
             let Some(peer) = request.from else { continue };
-            let arrived = arrival(&request.rx_or_now());
+            let at = arrival(&request.rx_or_now());
             let from = Origin::Datagram(index, peer);
-            node.receive_datagram(from, &buffer[..request.len], arrived);
+            node.receive_datagram(from, &buffer[..request.len], at);
         }
         Ok(())
     }
@@ -232,8 +232,8 @@ impl NodeSockets {
         let ended = loop {
             match open.conn.receive_timed(buffer, control) {
                 Ok(Some((len, rx))) => {
-                    let arrived = arrival(&rx);
-                    node.receive_stream(&from, &mut open.stream, &buffer[..len], arrived);
+                    let at = arrival(&rx);
+                    node.receive_stream(&from, &mut open.stream, &buffer[..len], at);
                 }
                 Ok(None) => break false,
                 Err(_) => break true,
@@ -245,9 +245,10 @@ impl NodeSockets {
     }
 }
 
-/// The arrival on the clock of schedules: the kernel's timestamp, otherwise now.
-fn arrival(rx: &RxStamps) -> Instant<Monotonic> {
+/// The arrival on the clock of schedules, in the socket by the kernel's timestamp.
+fn arrival(rx: &RxStamps) -> NodeArrival {
+    let received = monotonic();
     let waited = rx.kernel.map_or(Nanos::ZERO, |kernel| rx.app - kernel);
     // A negative wait is a clock step between the two timestamps.
-    monotonic() - waited.max(Nanos::ZERO)
+    NodeArrival { arrived: received - waited.max(Nanos::ZERO), received }
 }

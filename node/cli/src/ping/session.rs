@@ -35,7 +35,7 @@ use rtrb::Producer;
 use super::driver_stamps::{DriverRecorder, Flow};
 use super::explain::Watch;
 use super::floor;
-use super::framing::{Framing, FreshPorts, StreamPort};
+use super::framing::{Framing, PortRing, StreamPort};
 use super::icmp_error::NetworkError;
 use super::reach::Reached;
 use super::recorder::{ClientStream, Recorder};
@@ -181,8 +181,8 @@ impl Opener<'_> {
         DatagramSocket::connect(self.peer, &self.options).map_err(|error| self.failure(error))
     }
 
-    fn ports(&self) -> Result<FreshPorts, Failure> {
-        FreshPorts::connect(self.peer, self.options.clone()).map_err(|error| self.failure(error))
+    fn ports(&self) -> Result<PortRing, Failure> {
+        PortRing::connect(self.peer, self.options.clone()).map_err(|error| self.failure(error))
     }
 
     /// Splits the connection `stream`, or a new one, into messages.
@@ -350,7 +350,7 @@ impl SenderVisitor for Start<'_> {
 
     fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
         let port = self.opener.ports()?;
-        self.measure(port, sender, "udp, a port per probe", None)
+        self.measure(port, sender, "udp, ports in turn", None)
     }
 
     fn visit_stream<P: Protocol + Send + 'static>(mut self, sender: P) -> Self::Output {
