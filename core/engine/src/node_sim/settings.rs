@@ -25,7 +25,7 @@ pub const MAX_SOCKETS: usize = 256;
 pub struct NodeSettings {
     /// Tick of the node's clock; 0 is an exact clock.
     pub clock_tick: Nanos,
-    /// Time-out of a read from a stream: the read ends this long after its last byte. 0 is none.
+    /// Time-out of a read from a stream: the read ends this long after its last byte; 0 disables it.
     pub read_timeout: Nanos,
     /// Share of reads that time out twice, if the node waits in the read when the request arrives:
     /// 0 to 1.

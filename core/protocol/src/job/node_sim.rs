@@ -21,7 +21,7 @@ pub struct NodeSimParameters {
     /// Tick of the node's clock: delays are whole numbers of it. 0s is an exact clock.
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     pub clock_tick: Option<Nanos>,
-    /// Time-out of reads from streams: a read ends this long after its last byte. 0s is none.
+    /// Time-out of reads from streams: a read ends this long after its last byte. 0s disables it.
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     pub read_timeout: Option<Nanos>,
     /// Share of reads that time out twice, while the node has one connection.

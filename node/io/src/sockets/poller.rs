@@ -89,7 +89,7 @@ impl Poller {
         self.set_timer(libc::TFD_TIMER_ABSTIME, &times)
     }
 
-    /// Sets the timer, which is created first if there is none.
+    /// Sets the timer; creates it first if needed.
     fn set_timer(&mut self, flags: libc::c_int, times: &libc::itimerspec) -> io::Result<()> {
         let timer = match self.timer.take() {
             Some(timer) => timer,
