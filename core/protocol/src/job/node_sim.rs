@@ -2,7 +2,6 @@
 
 use dwell_units::{Nanos, Ratio, TimeRange};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::{ParameterError, ThreadPlacement};
 
@@ -40,9 +39,9 @@ pub struct NodeSimParameters {
     /// Number of connections at the same time, 1 to 256; others are refused.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub sockets: Option<u32>,
-    /// Seed of the random times.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t))]
-    pub seed: u64,
+    /// Seed of the random times [default: another one each time, named in the result].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    pub seed: Option<u64>,
 }
 
 impl NodeSimParameters {
@@ -56,11 +55,6 @@ impl NodeSimParameters {
         ParameterError::unless("read_timeout", self.read_timeout, is_time, "0 or more, like 1s")?;
         let fits = |sockets| (1..=MAX_SOCKETS).contains(&sockets);
         ParameterError::unless("sockets", self.sockets, fits, "1 to 256")
-    }
-
-    /// Parameters of a result that are recorded as requested, by their names there.
-    pub fn recorded(&self) -> Vec<(&'static str, Value)> {
-        vec![("like", json!(self.like)), ("seed", json!(self.seed))]
     }
 }
 

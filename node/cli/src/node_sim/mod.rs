@@ -6,6 +6,7 @@
 mod sockets;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -78,7 +79,8 @@ pub(crate) fn perform(
     placement::check(&job.place)?;
     let settings = settings(&job.parameters);
     let listens = listens(&job.urls)?;
-    let mut sockets = NodeSockets::new(settings.clone(), job.parameters.seed)?;
+    let seed = job.parameters.seed.unwrap_or_else(random_seed);
+    let mut sockets = NodeSockets::new(settings.clone(), seed)?;
     let mut urls = Vec::new();
     for (url, transport, address) in listens {
         match sockets.listen(transport, address) {
@@ -101,7 +103,14 @@ pub(crate) fn perform(
     while !stop.load(Ordering::Relaxed) {
         sockets.turn(job.place.busy_poll)?;
     }
-    Ok(summary(job, &settings, &urls, &sockets, placement))
+    let mut summary = summary(job, &settings, &urls, &sockets, placement);
+    summary.parameters.insert("seed".to_owned(), json!(seed));
+    Ok(summary)
+}
+
+/// A seed that differs between runs; it is no secret. Exact as a number in JSON.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish() >> 32
 }
 
 /// The settings of a node: those of its preset, changed by those given.
@@ -166,6 +175,7 @@ fn summary(
         settings;
     let parameters = [
         ("urls", json!(urls)),
+        ("like", json!(job.parameters.like)),
         ("clock_tick_ns", json!(clock_tick.0)),
         ("read_timeout_ns", json!(read_timeout.0)),
         ("repeated_reads_ratio", json!(settings.repeated_reads)),
@@ -193,7 +203,7 @@ fn summary(
     Summary {
         kind: Kind::Reflect,
         target: urls.join(" "),
-        parameters: by_name(job.parameters.recorded().into_iter().chain(parameters)),
+        parameters: by_name(parameters),
         packets: None,
         metrics: by_name(measured.map(|(name, all)| (name, all.figures().into()))),
         values: by_name(values.map(|(name, count)| (name, Some(Scalar::Count(count))))),
