@@ -470,6 +470,38 @@ cpu = [{ on = "n2", level = "90%" }]
     }
 
     #[test]
+    fn simulated_node_and_clients_need_a_fitting_protocol() {
+        let text = format!("{PLAN}[node_sim]\nlike = \"chung-2021-best\"\n[trials]\n");
+        let clients = PLAN.replace("from = \"n1\"", "from = \"n1\"\nclients = 4");
+        for (protocol, node_fits, clients_fit) in [
+            ("text+udp", true, true),
+            ("text+tcp", true, true),
+            ("udp", false, true),
+            ("stamp", false, false),
+            ("icmp", false, false),
+        ] {
+            let with = |text: &str| {
+                let from = format!("protocol = \"{protocol}\"\nfrom = \"n1\"");
+                let source = Source::parse(&text.replace("from = \"n1\"", &from)).unwrap();
+                crate::expand(&source, 1).unwrap().plan_of(0)
+            };
+            assert_eq!(with(&text).is_ok(), node_fits, "{protocol}");
+            assert_eq!(with(&clients).is_ok(), clients_fit, "{protocol}");
+        }
+        let wrong = read(&text.replace("[trials]", "sockets = 0")).and_then(|_| {
+            let text = text.replace("[trials]", "sockets = 0");
+            let text = text.replace("from = \"n1\"", "protocol = \"text+udp\"\nfrom = \"n1\"");
+            crate::expand(&Source::parse(&text).unwrap(), 1).unwrap().plan_of(0)
+        });
+        let error = wrong.unwrap_err();
+        assert_eq!(
+            (error.field.as_str(), error.at.is_some()),
+            ("node_sim.sockets", true),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn plan_error_has_line_and_valid_form() {
         for (from, to, line, words) in [
             ("version = 1", "version = 2", 2, "version 1"),

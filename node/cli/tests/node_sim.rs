@@ -132,7 +132,8 @@ fn usage_errors_name_the_option_and_its_range() {
         (&["node-sim", "--like", "uno"], "chung-2021-best"),
         (&["node-sim", "stamp://127.0.0.1"], "text+udp://"),
         (&["ping", "text+udp://127.0.0.1:9", "--clients", "65"], "--clients: 1 to 64"),
-        (&["ping", "icmp://127.0.0.1", "--clients", "2"], "--clients cannot be used with icmp"),
+        (&["ping", "icmp://127.0.0.1", "--clients", "2"], "icmp:// has one client"),
+        (&["ping", "stamp://127.0.0.1", "--clients", "2"], "text+tcp:// only"),
     ] {
         let output = dwell(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

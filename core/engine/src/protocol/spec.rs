@@ -146,6 +146,12 @@ impl ProtocolSpec {
         !matches!(self.reflection, Reflection::Kernel)
     }
 
+    /// Whether several clients can probe at the same time. Sequence numbers of a reflector are those
+    /// of one session, and ICMP has no ports that tell clients apart.
+    pub const fn allows_clients(&self) -> bool {
+        self.transport.has_ports() && !self.remote_timestamps && self.handshake.is_none()
+    }
+
     /// Whether a reply has a lower TTL than the probe had on arrival.
     pub const fn decrements_ttl(&self) -> bool {
         matches!(self.reflection, Reflection::Datagram { decrements_ttl: true, .. })

@@ -44,6 +44,7 @@ impl Plan {
         match &self.measurement {
             Measurement::Ping(ping) => {
                 self.check_node_sim(source, ping)?;
+                check_clients(source, ping)?;
                 self.check_reflector(source, ping)
             }
             Measurement::Flow(flow) => flow.check_together(source),
@@ -209,6 +210,15 @@ impl Plan {
         };
         source.error(path, format!("there is no node '{name}' in this {place}; {there_are}"))
     }
+}
+
+/// Checks that the protocol allows several clients, if there are any.
+fn check_clients(source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
+    if ping.parameters.clients() == 1 || ping.protocol.spec().allows_clients() {
+        return Ok(());
+    }
+    let message = format!("{} probes come from one client; use another protocol", ping.protocol);
+    Err(source.error("ping.clients", message))
 }
 
 /// Checks the names of devices.

@@ -8,7 +8,7 @@ use dwell_engine::node_sim::{
     MAX_SOCKETS, NodeArrival, NodeCounts, NodeReply, NodeSettings, NodeSim, NodeStream,
 };
 use dwell_io::clock::monotonic;
-use dwell_io::datagram::{DatagramSocket, Marks, Peer};
+use dwell_io::datagram::{DatagramSocket, Marks, Peer, is_out_of_resources};
 use dwell_io::pacer::SPIN_LEAD;
 use dwell_io::poller::Poller;
 use dwell_io::port::{SocketOptions, StampRequest, Wait};
@@ -26,6 +26,9 @@ const READ_LEN: usize = 2_048;
 
 /// Maximum number of messages received from one socket per turn.
 const RECEIVE_BATCH: usize = 64;
+
+/// Maximum number of bytes that wait for a client which does not read its replies.
+const MAX_UNSENT: usize = 65_536;
 
 /// Poller tokens: datagram sockets from 0, listeners and connections from these.
 const FIRST_LISTENER: u64 = 1 << 16;
@@ -162,10 +165,7 @@ impl NodeSockets {
                     let socket = &mut self.datagrams[socket];
                     socket.reply(ACKNOWLEDGE, &peer, Marks::default()).is_ok()
                 }
-                Origin::Stream(index, number) => match &mut self.connections[index] {
-                    Some(open) if open.number == number => open.conn.send(ACKNOWLEDGE).is_ok(),
-                    _ => false,
-                },
+                Origin::Stream(index, number) => self.send_to_stream(index, number),
             };
             if !sent {
                 self.send_failed += 1;
@@ -176,6 +176,19 @@ impl NodeSockets {
             self.service.record(now - read);
             self.schedule_error.record(now - due);
         }
+    }
+
+    /// Sends a reply on a connection, if it is still open.
+    fn send_to_stream(&mut self, index: usize, number: u64) -> bool {
+        let Some(open) = &mut self.connections[index] else { return false };
+        if open.number != number {
+            return false;
+        }
+        let sent = open.conn.send(ACKNOWLEDGE).is_ok() && open.conn.unsent() <= MAX_UNSENT;
+        if !sent && let Some(open) = self.connections[index].take() {
+            self.node.close(open.stream);
+        }
+        sent
     }
 
     fn read_datagrams(&mut self, index: usize) -> io::Result<()> {
@@ -196,8 +209,9 @@ impl NodeSockets {
             let (stream, peer) = match self.listeners[index].accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The client has gone, or descriptors are short: the others go on.
-                Err(_) => return Ok(()),
+                Err(error) if is_out_of_resources(&error) => return Err(error),
+                // The client has gone (accept(2)); the others go on.
+                Err(_) => continue,
             };
             let Some(node_stream) = self.node.open() else {
                 let _ = tcp::reset_on_close(&stream);
@@ -229,16 +243,20 @@ impl NodeSockets {
         let Self { connections, node, buffer, control, .. } = self;
         let Some(Some(open)) = connections.get_mut(index) else { return };
         let from = Origin::Stream(index, open.number);
-        let ended = loop {
+        let mut ended = false;
+        for _ in 0..RECEIVE_BATCH {
             match open.conn.receive_timed(buffer, control) {
                 Ok(Some((len, rx))) => {
                     let at = arrival(&rx);
                     node.receive_stream(&from, &mut open.stream, &buffer[..len], at);
                 }
-                Ok(None) => break false,
-                Err(_) => break true,
+                Ok(None) => break,
+                Err(_) => {
+                    ended = true;
+                    break;
+                }
             }
-        };
+        }
         if ended && let Some(open) = connections[index].take() {
             node.close(open.stream);
         }

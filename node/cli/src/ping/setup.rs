@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, ProbeSchedule};
-use dwell_engine::protocol::{PayloadError, PayloadLimits, Scheme, Session};
+use dwell_engine::protocol::{PayloadError, PayloadLimits, ProtocolSpec, Scheme, Session};
 use dwell_protocol::{Pattern, PingJob, PingParameters, ProbeStamps};
 use dwell_units::Nanos;
 
@@ -83,17 +83,23 @@ impl PingSetup {
 /// Checks that what is requested is possible with several clients.
 fn check_clients(job: &PingJob, scheme: Scheme) -> Result<(), Failure> {
     let parameters = &job.parameters;
+    if parameters.clients() == 1 {
+        return Ok(());
+    }
+    if !scheme.spec().allows_clients() {
+        let able = urls_with(ProtocolSpec::allows_clients);
+        let message = format!("--clients is for {able} only; {scheme}:// has one client");
+        return Err(Failure::usage(message));
+    }
     let alone = [
-        (!scheme.spec().transport.has_ports(), "icmp://"),
         (parameters.stamps == ProbeStamps::Driver, "--stamps driver"),
         (parameters.is_explained(), "--explain"),
-        (job.path.is_some(), "--path"),
     ];
     match alone.iter().find(|(is_requested, _)| *is_requested) {
-        Some((_, what)) if parameters.clients() > 1 => {
-            Err(Failure::usage(format!("--clients cannot be used with {what}: it has one socket")))
-        }
-        _ => Ok(()),
+        Some((_, what)) => Err(Failure::usage(format!(
+            "--clients cannot be used with {what}, which has one client"
+        ))),
+        None => Ok(()),
     }
 }
 
