@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod chung_2021;
 mod evidence;
 mod judgement;
 mod miya_2020;
@@ -29,8 +30,13 @@ pub struct Document {
 }
 
 /// All documents.
-pub const DOCUMENTS: &[Document] =
-    &[miya_2020::DOCUMENT, miya_2020_idle::DOCUMENT, mok_2015::DOCUMENT, ramstetter::DOCUMENT];
+pub const DOCUMENTS: &[Document] = &[
+    miya_2020::DOCUMENT,
+    miya_2020_idle::DOCUMENT,
+    mok_2015::DOCUMENT,
+    ramstetter::DOCUMENT,
+    chung_2021::DOCUMENT,
+];
 
 /// Documents with claims.
 pub fn with_claims() -> impl Iterator<Item = &'static Document> {

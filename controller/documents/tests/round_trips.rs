@@ -1,4 +1,5 @@
-//! Claims about round trips: idle states as the cause of S0.26, and stable ping (S1.8).
+//! Claims about round trips: idle states as the cause of S0.26, stable ping (S1.8), and TCP and UDP to a
+//! microcontroller (S3).
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 #[path = "../../report/tests/synthetic/mod.rs"]
@@ -240,4 +241,86 @@ fn stamps_that_the_driver_did_not_take_decide_nothing() {
     run.trials.retain(|trial| trial.machines.is_empty());
     let stable = claim(&run, "ramstetter", "S1.8-mean-stable");
     assert_eq!(stable.verdict, ClaimVerdict::NotRun, "{stable:?}");
+}
+
+/// A run of the microcontroller plan: `delay` is the median by protocol, node, load and number of
+/// clients.
+fn node_run(delay: impl Fn(&str, &str, &str, u32) -> f64) -> RunData {
+    let protocols = ["text+udp", "text+tcp"];
+    let axes = vec![
+        axis("protocol", &protocols, None),
+        axis("clients", &["1", "4", "64"], Some((vec![1.0, 4.0, 64.0], ""))),
+        axis("node_sim.like", &["clean", "chung-2021-best", "chung-2021-worst"], None),
+        axis("load", &["none", "average"], None),
+    ];
+    let mut made = run("20261126-1", "microcontroller", None, axes);
+    for repetition in 1..=5 {
+        for protocol in protocols {
+            for (like, load, clients) in [
+                ("clean", "none", 1),
+                ("clean", "none", 64),
+                ("clean", "average", 4),
+                ("chung-2021-best", "none", 1),
+                ("chung-2021-worst", "none", 4),
+            ] {
+                let label = clients.to_string();
+                let values = [
+                    ("protocol", protocol),
+                    ("clients", label.as_str()),
+                    ("node_sim.like", like),
+                    ("load", load),
+                ];
+                let shape = Shape { median_ns: delay(protocol, like, load, clients), ..BODY };
+                let mut trial = trial(&made, repetition, &values, shape, 5);
+                let summary = trial.summary.as_mut().unwrap();
+                summary.parameters.insert("clients".to_owned(), json!(clients));
+                let lag = Shape { median_ns: 10e3 * f64::from(clients), ..BODY };
+                let lag = synthetic::trial(&made, repetition, &values, lag, 6).summary.unwrap();
+                summary.metrics.insert("server_lag_ns".to_owned(), lag.metrics["rtt_ns"].clone());
+                made.trials.push(trial);
+            }
+        }
+    }
+    made
+}
+
+#[test]
+fn factors_of_chung_2021_are_judged_for_both_nodes() {
+    use ClaimVerdict::{Fail, NotRun, Pass};
+    let run = node_run(|protocol, like, load, clients| {
+        let is_tcp = protocol == "text+tcp";
+        match (like, load) {
+            ("chung-2021-best", _) => 1e6 * if is_tcp { 1303.5 } else { 491.0 },
+            ("chung-2021-worst", _) => 1e6 * if is_tcp { 1730.3 } else { 712.5 },
+            (_, "average") => 150e3 * if is_tcp { 2.5 } else { 1.0 },
+            _ => 50e3 * f64::from(clients) * if is_tcp { 1.3 } else { 1.0 },
+        }
+    });
+    for (id, verdict) in [
+        ("S3.5-faster", Pass),
+        ("S3.5-best", Fail),
+        ("S3.5-worst", Fail),
+        ("S3.5-average", Pass),
+        ("S3.4-clients-tcp", Pass),
+        ("S3.4-clients-udp", Pass),
+        ("S3.4-server-lag", Pass),
+        ("S3.4-low", Pass),
+        ("S3.5-faster-arduino", Pass),
+        ("S3.5-best-arduino", Pass),
+        ("S3.5-worst-arduino", Pass),
+        ("S3.5-average-arduino", NotRun),
+        ("S3.4-clients-tcp-arduino", Pass),
+        ("S3.4-clients-udp-arduino", Pass),
+        ("S3.4-server-lag-arduino", Pass),
+        ("S3.4-low-arduino", Fail),
+    ] {
+        let claim = claim(&run, "chung-2021", id);
+        assert_eq!(claim.verdict, verdict, "{claim:?}");
+    }
+    let average = claim(&run, "chung-2021", "S3.5-average");
+    assert_eq!(average.published, Some(2.5));
+    let (low, high) = average.interval.unwrap();
+    assert!(low < 2.5 && 2.5 < high && high / low < 1.2, "{average:?}");
+    let none = verdicts(&synthetic::loads(), "chung-2021");
+    assert!(none.iter().all(|(id, verdict)| *verdict != Pass || id == "S3.4-low"), "{none:?}");
 }

@@ -7,8 +7,8 @@ mod peer;
 use dwell_fleet::Nodes;
 use dwell_plan::{Measurement, PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
-    BulkJob, CpuJob, FlowParameters, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters,
-    ReflectJob, SinkJob, ThreadPlacement, TrafficJob,
+    BulkJob, CpuJob, FlowParameters, Generator, ItgJob, ItgSinkJob, Job, NodeSimJob, PingJob,
+    PingParameters, ReflectJob, SinkJob, ThreadPlacement, TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
@@ -71,10 +71,15 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
     let engine = plan.reflect.engine;
     let is_microcontroller = nodes.is_microcontroller(&ping.to);
     let in_driver = engine.is_in_driver() && !is_microcontroller;
-    let reflector = PlannedJob {
-        node: ping.to.clone(),
-        job: Job::Reflect(ReflectJob {
-            urls: vec![url(any_address(ping.ipv6))],
+    let urls = vec![url(any_address(ping.ipv6))];
+    let answerer = match &plan.node_sim {
+        Some(parameters) => Job::NodeSim(Box::new(NodeSimJob {
+            urls,
+            parameters: parameters.clone(),
+            place: place(plan, &ping.to, false),
+        })),
+        None => Job::Reflect(ReflectJob {
+            urls,
             stateless: plan.reflect.stateless,
             stamps: plan.reflect.stamps,
             limit: plan.reflect.limit,
@@ -83,6 +88,10 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
             place: place(plan, &ping.to, plan.reflect.busy_poll),
             ..ReflectJob::default()
         }),
+    };
+    let reflector = PlannedJob {
+        node: ping.to.clone(),
+        job: answerer,
         role: Role::Server,
         samples: false,
         without: None,
@@ -91,8 +100,10 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
     let Loads { mut sinks, loads } = loads(plan, nodes, ping.ipv6);
     let mut standing = Vec::new();
     let has_reflector = name.spec().has_reflector() && !is_microcontroller;
-    match (in_driver, has_reflector) {
-        // Each trial has the result of its own reflector, which names the mode of the driver.
+    let per_trial = in_driver || (name.spec().names_lags && has_reflector);
+    match (per_trial, has_reflector) {
+        // Each trial has the result of its own reflector, which names the mode of the driver, or the
+        // lag of the server.
         (true, _) => sinks.insert(0, reflector),
         (false, true) => standing.push(reflector),
         // The kernel answers ICMP echo, and a microcontroller all protocols.
@@ -344,6 +355,7 @@ mod tests {
             match &planned.job {
                 Job::Ping(job) => urls.push(job.target.clone()),
                 Job::Reflect(job) => urls.extend(job.urls.clone()),
+                Job::NodeSim(job) => urls.extend(job.urls.clone()),
                 Job::Traffic(job) => urls.push(job.url.clone()),
                 Job::Bulk(job) => urls.push(job.url.clone()),
                 Job::Sink(job) => urls.extend(job.urls.clone()),

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use dwell_plan::{FlowPlan, Measurement, MeasurementKind, Plan};
 use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting, Warning};
+use dwell_record::{
+    Column, Figures, Kind, Placement, Scalar, Scheduling, Summary, Waiting, Warning,
+};
 use dwell_stats::{ClockRelation, Machine};
 use dwell_store::{HostWriter, Ingested, Role, SpikeWriter, TrialRow};
 
@@ -75,10 +77,12 @@ impl Runner<'_> {
             segments.iter().find(|(planned, _)| planned.role == Role::Measurement)
         {
             let far = reflector_placement(&outcome);
+            let server = server_metrics(&outcome);
             let pinger = outcome.summaries.iter_mut().find(|(role, ..)| *role == Role::Measurement);
             if let Some((_, _, summary)) = pinger {
                 let place = &mut summary.environment.placement.far;
                 *place = place.take().or(far);
+                summary.metrics.extend(server);
             }
             let measurement =
                 outcome.summaries.iter().find(|(role, ..)| *role == Role::Measurement);
@@ -350,6 +354,15 @@ fn receiver_placement(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
     let mut servers = outcome.summaries.iter().filter(|(role, ..)| *role == Role::Server);
     let (_, _, summary) = servers.find(|(_, node, summary)| is_receiver(node, summary))?;
     Some(summary.environment.placement.near.clone())
+}
+
+/// Returns the metrics that a reflector of this trial measured, which belong to its probes. Those
+/// that pings have too stay with the reflector.
+fn server_metrics(outcome: &Outcome) -> BTreeMap<String, Figures> {
+    const SERVER_METRICS: [&str; 2] = ["server_lag_ns", "service_ns"];
+    let reflectors = outcome.summaries.iter().filter(|(.., it)| it.kind == Kind::Reflect);
+    let metrics = reflectors.flat_map(|(.., summary)| summary.metrics.clone());
+    metrics.filter(|(name, _)| SERVER_METRICS.contains(&name.as_str())).collect()
 }
 
 /// Returns the placement of the ping's reflector: as reported, or as requested. A reflector that

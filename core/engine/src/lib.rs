@@ -8,6 +8,7 @@ pub mod departures;
 pub mod driver_join;
 pub mod join;
 pub mod link;
+pub mod node_sim;
 pub mod order_match;
 pub mod pinger;
 pub mod protocol;

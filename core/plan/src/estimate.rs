@@ -120,7 +120,8 @@ impl Estimate {
             (a, b) => a.or(b).unwrap_or(Nanos::ZERO),
         };
         let (warm_up, warming) = warm_up(ping);
-        let probes = probes.map(|probes| probes.saturating_add(warm_up));
+        let clients = u64::from(ping.parameters.clients());
+        let probes = probes.map(|probes| probes.saturating_add(warm_up).saturating_mul(clients));
         Self {
             time: Nanos(measuring.0.saturating_add(warming.0)),
             sending: measuring,
@@ -213,6 +214,10 @@ mod tests {
         let both = estimate("closed_loop = true\ncount = 500\nduration = \"1s\"");
         assert_eq!((both.probes, both.at_most, both.at_least), (Some(2 * 508), true, false));
         assert_eq!(estimate("interval = \"1ms\"\ncount = 100").probes, Some(2 * 108));
+        assert_eq!(
+            estimate("interval = \"1ms\"\ncount = 100\nclients = 4").probes,
+            Some(2 * 4 * 108)
+        );
     }
 
     #[test]

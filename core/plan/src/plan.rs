@@ -42,7 +42,9 @@ use crate::fields::field_names;
 use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
-use dwell_protocol::{Generator, Limit, PingParameters, ReflectEngine, Scheduling, Stamps};
+use dwell_protocol::{
+    Generator, Limit, NodeSimParameters, PingParameters, ReflectEngine, Scheduling, Stamps,
+};
 
 pub(crate) use file::PlanFile;
 
@@ -76,6 +78,8 @@ pub struct Plan {
     pub claims: Option<String>,
     /// Settings of the reflector.
     pub reflect: ReflectPlan,
+    /// Simulated node that answers in place of a reflector, if any.
+    pub node_sim: Option<NodeSimParameters>,
     /// Loads that cells refer to.
     pub loads: BTreeMap<String, Load>,
     /// Axes by name, in file order (parsed by [`crate::expand`]).
@@ -463,6 +467,38 @@ cpu = [{ on = "n2", level = "90%" }]
         }
         let unknown = read(&text.replace("\"xdp\"", "\"dpdk\"")).unwrap_err();
         assert!(unknown.to_string().contains("socket"), "{unknown}");
+    }
+
+    #[test]
+    fn simulated_node_and_clients_need_a_fitting_protocol() {
+        let text = format!("{PLAN}[node_sim]\nlike = \"chung-2021-best\"\n[trials]\n");
+        let clients = PLAN.replace("from = \"n1\"", "from = \"n1\"\nclients = 4");
+        for (protocol, node_fits, clients_fit) in [
+            ("text+udp", true, true),
+            ("text+tcp", true, true),
+            ("udp", false, true),
+            ("stamp", false, false),
+            ("icmp", false, false),
+        ] {
+            let with = |text: &str| {
+                let from = format!("protocol = \"{protocol}\"\nfrom = \"n1\"");
+                let source = Source::parse(&text.replace("from = \"n1\"", &from)).unwrap();
+                crate::expand(&source, 1).unwrap().plan_of(0)
+            };
+            assert_eq!(with(&text).is_ok(), node_fits, "{protocol}");
+            assert_eq!(with(&clients).is_ok(), clients_fit, "{protocol}");
+        }
+        let wrong = read(&text.replace("[trials]", "sockets = 0")).and_then(|_| {
+            let text = text.replace("[trials]", "sockets = 0");
+            let text = text.replace("from = \"n1\"", "protocol = \"text+udp\"\nfrom = \"n1\"");
+            crate::expand(&Source::parse(&text).unwrap(), 1).unwrap().plan_of(0)
+        });
+        let error = wrong.unwrap_err();
+        assert_eq!(
+            (error.field.as_str(), error.at.is_some()),
+            ("node_sim.sockets", true),
+            "{error}"
+        );
     }
 
     #[test]

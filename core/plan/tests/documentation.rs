@@ -10,7 +10,8 @@ use dwell_plan::{
     TrafficLoad, Trials, expand,
 };
 use dwell_protocol::{
-    FlowParameters, PaceParameters, PingParameters, ProbeStamps, ReflectEngine, RelayParameters,
+    FlowParameters, NodePreset, NodeSimParameters, PaceParameters, PingParameters, ProbeStamps,
+    ReflectEngine, RelayParameters,
 };
 use serde::de::DeserializeOwned;
 
@@ -49,6 +50,7 @@ fn documentation_lists_exactly_the_plan_fields() {
         "cross",
         "accurate",
         "reflect",
+        "node_sim",
         "loads",
         "matrix",
         "constraint",
@@ -82,6 +84,7 @@ fn documentation_lists_exactly_the_plan_fields() {
     known.extend(fields::<CpuLoad>("loads.NAME.cpu[]."));
     known.extend(fields::<TrafficLoad>("loads.NAME.traffic[]."));
     known.extend(fields::<Constraint>("constraint[]."));
+    known.extend(fields::<NodeSimParameters>("node_sim."));
     known.extend(fields::<Trials>("trials."));
     known.extend(fields::<StopRules>("stop."));
     let documented = documented(&documentation());
@@ -165,6 +168,44 @@ fn stable_ping_plan_has_three_set_ups_by_two_hosts() {
     }
     let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
     assert!(time < dwell_units::Nanos::from_secs(6 * 60), "{time}");
+}
+
+#[test]
+fn microcontroller_plans_have_all_cases() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    for (file, sweep, minutes) in
+        [("microcontroller.toml", 7, 60), ("microcontroller-short.toml", 3, 6)]
+    {
+        let text = std::fs::read_to_string(plans.join(file)).unwrap();
+        let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
+        let cells = (0..expansion.cells().len() as u32).map(|cell| {
+            let plan = expansion.plan_of(cell).unwrap();
+            let ping = plan.measurement.ping().unwrap();
+            let like = plan.node_sim.unwrap().like;
+            (ping.protocol.name(), like, plan.load, ping.parameters.clients())
+        });
+        let cells: Vec<_> = cells.collect();
+        for protocol in ["text+udp", "text+tcp"] {
+            let count = |like, load: &str, clients: u32| {
+                let is = |cell: &&(_, _, String, u32)| {
+                    cell.0 == protocol && cell.1 == like && cell.2 == load && cell.3 == clients
+                };
+                cells.iter().filter(is).count()
+            };
+            use NodePreset::{Chung2021Best, Chung2021Worst, Clean};
+            let found = [
+                count(Clean, "none", 1),
+                count(Clean, "none", 64),
+                count(Clean, "average", 4),
+                count(Chung2021Best, "none", 1),
+                count(Chung2021Worst, "none", 4),
+            ];
+            assert_eq!(found, [1; 5], "{file} {protocol}");
+        }
+        assert_eq!(cells.len(), 2 * (sweep + 3), "{file} has no other cells");
+        let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
+        assert!(time < dwell_units::Nanos::from_secs(60 * minutes), "{file}: {time}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod engine_name;
 mod flow_filter;
 mod itg;
 mod named_size;
+mod node_sim;
 mod pace;
 mod parameter;
 mod ping;
@@ -21,6 +22,7 @@ pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
 pub use named_size::{NamedSize, NamedSizeError};
+pub use node_sim::{NodePreset, NodeSimJob, NodeSimParameters};
 pub use pace::{PaceJob, PaceKind, PaceParameters, PaceSinkJob, SinkTimestamps};
 pub use parameter::ParameterError;
 pub use ping::{IcmpSocket, Pattern, PingJob, PingParameters};
@@ -40,6 +42,8 @@ pub enum Job {
     Ping(Box<PingJob>),
     /// Answer probes.
     Reflect(ReflectJob),
+    /// Simulate a microcontroller that answers probes.
+    NodeSim(Box<NodeSimJob>),
     /// Burn CPU time.
     Cpu(CpuJob),
     /// Send traffic.
@@ -64,9 +68,10 @@ pub enum Job {
 
 impl Job {
     /// The names of all jobs.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "ping",
         "reflect",
+        "node-sim",
         "load cpu",
         "load traffic",
         "load traffic tcp",
@@ -97,6 +102,7 @@ impl Job {
         match self {
             Self::Ping(_) => "ping",
             Self::Reflect(_) => "reflect",
+            Self::NodeSim(_) => "node-sim",
             Self::Cpu(_) => "load cpu",
             Self::Traffic(_) => "load traffic",
             Self::Bulk(_) => "load traffic tcp",

@@ -17,10 +17,10 @@ pub use job::{
     BulkJob, Cipher, ClearPrefix, ClearPrefixError, CpuJob, DriverMode, FlowFilter,
     FlowFilterError, FlowParameters, FlowProtocol, Generator, Hold, HoldAt, HoldError, IcmpSocket,
     IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, LimitError, NamedSize, NamedSizeError,
-    PaceJob, PaceKind, PaceParameters, PaceSinkJob, ParameterError, Pattern, PingJob,
-    PingParameters, ProbeStamps, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode,
-    RelayParameters, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
-    TraceJob, TrafficHeader, TrafficJob, engine_name,
+    NodePreset, NodeSimJob, NodeSimParameters, PaceJob, PaceKind, PaceParameters, PaceSinkJob,
+    ParameterError, Pattern, PingJob, PingParameters, ProbeStamps, ReflectEngine, ReflectJob,
+    RelayEngine, RelayJob, RelayMode, RelayParameters, Scheduling, SinkJob, SinkTimestamps, Stamps,
+    ThreadPlacement, TraceHook, TraceJob, TrafficHeader, TrafficJob, engine_name,
 };
 pub use message::{Event, JobId, Lease, MAX_PULL_LEN, MAX_SEGMENT_LEN, Progress, Request, VERSION};
 

@@ -57,6 +57,9 @@ crate::warnings! {
         EarlyLosses(count: u64) = "early-losses", Warning,
             "{count} probes were declared lost before their time-out, because too many were in \
              flight: lower the rate or --timeout";
+        ClientsFailed(count: u64, clients: u32) = "clients-failed", Warning,
+            "{count} of {clients} clients failed or were disconnected by the other end: it may have \
+             too few sockets";
         MalformedMessages(count: u64) = "malformed-messages", Warning,
             "dropped malformed messages: {count}";
         StrayBytes(count: u64) = "stray-bytes", Warning,

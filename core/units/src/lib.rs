@@ -13,7 +13,9 @@ mod quantity;
 mod serde_text;
 mod text;
 mod time;
+mod time_range;
 
 pub use quantity::{BitRate, Bytes, PacketRate, Rate, Ratio};
 pub use text::UnitError;
 pub use time::{Card, Clock, Instant, Monotonic, Nanos, Pairing, Realtime};
+pub use time_range::TimeRange;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{BitRate, Bytes, Nanos, PacketRate, Rate, Ratio};
+use crate::{BitRate, Bytes, Nanos, PacketRate, Rate, Ratio, TimeRange};
 
 /// Visitor for text; on any other value the error shows the expected form.
 struct Text<T> {
@@ -48,7 +48,8 @@ as_text!(
     PacketRate: "200pps",
     Rate: "100Mbit/s",
     Bytes: "1400B",
-    Ratio: "50%"
+    Ratio: "50%",
+    TimeRange: "20ms..40ms"
 );
 
 #[cfg(test)]

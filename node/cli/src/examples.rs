@@ -24,6 +24,13 @@ pub const NODE: &[Examples] = &[
     ),
     ("reflect", ["reflect", "reflect stamp://0.0.0.0:8620 udp://0.0.0.0:7007"]),
     (
+        "node-sim",
+        [
+            "node-sim --like chung-2021-best",
+            "node-sim text+tcp://0.0.0.0:7100 --service-time 1ms --sockets 8 --json",
+        ],
+    ),
+    (
         "relay",
         [
             "relay --listen udp://0.0.0.0:5001 --to udp://192.0.2.7:5001",

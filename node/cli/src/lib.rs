@@ -24,6 +24,7 @@ pub mod doctor;
 pub mod examples;
 pub mod lab;
 pub mod load;
+pub mod node_sim;
 pub mod pace;
 pub mod ping;
 pub mod range;
@@ -62,6 +63,8 @@ pub enum NodeCommand {
     Range(Box<range::Args>),
     /// Answer probes
     Reflect(reflect::Args),
+    /// Answer requests like a microcontroller with a coarse clock and a slow console
+    NodeSim(Box<node_sim::Args>),
     /// Forward packets and measure their delay inside this node
     Relay(Box<relay::Args>),
     /// Send packet pairs or trains on schedule and measure the timing error
@@ -85,6 +88,7 @@ impl NodeCommand {
             Self::Ping(args) => ping::run(&args),
             Self::Range(args) => range::run(&args),
             Self::Reflect(args) => reflect::run(args),
+            Self::NodeSim(args) => node_sim::run(&args),
             Self::Relay(args) => relay::run(&args),
             Self::Pace(args) => pace::run(&args),
             Self::Load(args) => load::run(args),

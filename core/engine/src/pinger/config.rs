@@ -104,6 +104,42 @@ pub struct Counts {
     pub warm_up_received: u64,
 }
 
+impl Counts {
+    /// Adds the counters of another pinger.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            sent,
+            received,
+            lost,
+            late,
+            duplicate,
+            reordered,
+            send_failed,
+            rejected,
+            tx_stamp_missing,
+            remote_void,
+            window_overrun,
+            warm_up_sent,
+            warm_up_received,
+        } = other;
+        self.sent += sent;
+        self.received += received;
+        self.lost += lost;
+        self.late += late;
+        self.duplicate += duplicate;
+        self.reordered += reordered;
+        self.send_failed += send_failed;
+        self.rejected.malformed += rejected.malformed;
+        self.rejected.unknown += rejected.unknown;
+        self.rejected.unauthentic += rejected.unauthentic;
+        self.tx_stamp_missing += tx_stamp_missing;
+        self.remote_void += remote_void;
+        self.window_overrun += window_overrun;
+        self.warm_up_sent += warm_up_sent;
+        self.warm_up_received += warm_up_received;
+    }
+}
+
 /// Rejected messages, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejected {

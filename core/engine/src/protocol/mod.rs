@@ -146,6 +146,52 @@ pub trait Protocol {
     }
 }
 
+impl<P: Protocol + ?Sized> Protocol for Box<P> {
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
+
+    fn write(&mut self, id: u64, now: Instant<Realtime>, message: &mut [u8]) -> usize {
+        (**self).write(id, now, message)
+    }
+
+    fn unsent(&mut self, id: u64) {
+        (**self).unsent(id);
+    }
+
+    fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject> {
+        (**self).read(message, channel)
+    }
+
+    fn warm_up_answered(&mut self, id: u64, remote: &Remote) {
+        (**self).warm_up_answered(id, remote);
+    }
+
+    fn warm_up_session(&self) -> WarmUpSession {
+        (**self).warm_up_session()
+    }
+
+    fn hops(&self) -> &[Hop] {
+        (**self).hops()
+    }
+
+    fn socket_drops(&self) -> Option<u32> {
+        (**self).socket_drops()
+    }
+
+    fn write_open(&mut self, message: &mut [u8]) -> usize {
+        (**self).write_open(message)
+    }
+
+    fn read_open(&mut self, message: &[u8]) -> Result<(), OpenError> {
+        (**self).read_open(message)
+    }
+
+    fn write_close(&mut self, message: &mut [u8]) -> usize {
+        (**self).write_close(message)
+    }
+}
+
 /// Maximum length in bytes of a request that opens or closes a session.
 pub const MAX_HANDSHAKE_LEN: usize = 256;
 
@@ -199,7 +245,7 @@ pub trait SenderVisitor: Sized {
     /// One UDP socket.
     fn visit_datagrams<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output;
 
-    /// A new UDP port for every probe.
+    /// UDP ports in turn: the port of a reply identifies the probe.
     fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output;
 
     /// One TCP connection.

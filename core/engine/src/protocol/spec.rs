@@ -133,6 +133,9 @@ pub struct ProtocolSpec {
     pub csv: CsvLayout,
     /// Reports the connection on stderr, as the client of Chung 2021 does.
     pub announces_connection: bool,
+    /// Results name the delays in the sockets of both ends as client lag and server lag (Chung
+    /// 2021), and the server's socket is timestamped for it.
+    pub names_lags: bool,
     /// Question to ask if a target does not reply.
     pub silent_hint: &'static str,
 }
@@ -141,6 +144,12 @@ impl ProtocolSpec {
     /// Whether `dwell reflect` replies with a socket; otherwise the kernel does.
     pub const fn has_reflector(&self) -> bool {
         !matches!(self.reflection, Reflection::Kernel)
+    }
+
+    /// Whether several clients can probe at the same time. Sequence numbers of a reflector are those
+    /// of one session, and ICMP has no ports that tell clients apart.
+    pub const fn allows_clients(&self) -> bool {
+        self.transport.has_ports() && !self.remote_timestamps && self.handshake.is_none()
     }
 
     /// Whether a reply has a lower TTL than the probe had on arrival.
@@ -394,6 +403,7 @@ const ECHO: ProtocolSpec = ProtocolSpec {
     relay: None,
     csv: CsvLayout::Probe,
     announces_connection: false,
+    names_lags: false,
     silent_hint: "is an echo server or reflector running there?",
 };
 
@@ -465,6 +475,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
     },
     driver_reply: None,
     frame_id: |_, _| FrameId::Missing,
+    names_lags: true,
     silent_hint: "is a reflector running there?",
     ..ECHO
 };

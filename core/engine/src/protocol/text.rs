@@ -1,6 +1,6 @@
 //! The request and acknowledge messages of Chung 2021. They carry no id. Over TCP, replies are
-//! matched by the order of the stream, which is exact; over UDP, by the source port, a new one for
-//! each probe.
+//! matched by the order of the stream, which is exact; over UDP, by the source port, of which several
+//! are used in turn.
 
 use std::collections::VecDeque;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_protocol::PingParameters;
 use dwell_units::{Nanos, Ratio};
 
-use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan};
+use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan, ReflectPlan};
 use crate::error::PlanError;
 use crate::limits;
 use crate::measurement::Measurement;
@@ -42,7 +42,11 @@ impl Plan {
     /// Checks that apply only to the complete values of a cell.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         match &self.measurement {
-            Measurement::Ping(ping) => self.check_reflector(source, ping),
+            Measurement::Ping(ping) => {
+                self.check_node_sim(source, ping)?;
+                check_clients(source, ping)?;
+                self.check_reflector(source, ping)
+            }
             Measurement::Flow(flow) => flow.check_together(source),
             Measurement::Pace(pace) => pace.check_together(source),
         }
@@ -125,6 +129,25 @@ impl Plan {
         Ok(())
     }
 
+    /// Checks that a simulated node answers the probes and has settings within their ranges.
+    fn check_node_sim(&self, source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
+        let Some(node) = &self.node_sim else { return Ok(()) };
+        node.check().map_err(|error| {
+            source.error(&format!("node_sim.{}", error.field), format!("must be {}", error.right))
+        })?;
+        if !ping.protocol.spec().names_lags {
+            let message = format!(
+                "a simulated node answers text+udp and text+tcp probes, not {}",
+                ping.protocol
+            );
+            return Err(source.error("node_sim", message));
+        }
+        if self.reflect != ReflectPlan::default() {
+            return Err(source.error("reflect", "a simulated node replaces the reflector"));
+        }
+        Ok(())
+    }
+
     fn check_reflector(&self, source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
         let answers = ping.protocol.spec().driver_reply.is_some();
         if answers || !self.reflect.engine.is_in_driver() {
@@ -187,6 +210,15 @@ impl Plan {
         };
         source.error(path, format!("there is no node '{name}' in this {place}; {there_are}"))
     }
+}
+
+/// Checks that the protocol allows several clients, if there are any.
+fn check_clients(source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
+    if ping.parameters.clients() == 1 || ping.protocol.spec().allows_clients() {
+        return Ok(());
+    }
+    let message = format!("{} probes come from one client; use another protocol", ping.protocol);
+    Err(source.error("ping.clients", message))
 }
 
 /// Checks the names of devices.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dwell_protocol::NodeSimParameters;
 use serde::Deserialize;
 use toml::Table;
 
@@ -36,6 +37,7 @@ pub(crate) struct PlanFile {
     claims: Option<String>,
     #[serde(default)]
     reflect: ReflectPlan,
+    node_sim: Option<NodeSimParameters>,
     #[serde(default)]
     loads: BTreeMap<String, Load>,
     #[serde(default)]
@@ -64,6 +66,7 @@ impl PlanFile {
             nodes: self.nodes,
             claims: self.claims,
             reflect: self.reflect,
+            node_sim: self.node_sim,
             loads: self.loads,
             matrix: self.matrix,
             constraint: self.constraint,

@@ -11,6 +11,9 @@ use super::{ParameterError, ProbeStamps, ThreadPlacement};
 /// Default time-out, as in Roedlach/Vock (S4.1).
 const DEFAULT_TIMEOUT: Nanos = Nanos::from_secs(1);
 
+/// Maximum number of clients at the same time.
+const MAX_CLIENTS: u32 = 64;
+
 /// Maximum DSCP: a field of 6 bits (RFC 2474, section 3).
 const MAX_DSCP: u8 = 63;
 
@@ -19,9 +22,13 @@ const MAX_DSCP: u8 = 63;
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct PingParameters {
-    /// Number of probes to send.
+    /// Number of probes to send, by each client.
     #[cfg_attr(feature = "clap", arg(short = 'c', long, value_name = "N"))]
     pub count: Option<u64>,
+    /// Number of clients that send probes at the same time, each from a socket of its own; 1 to 64.
+    /// Ids of the second client start at 2^32, of the third at 2 * 2^32 [default: 1].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    pub clients: Option<u32>,
     /// Time between probes.
     #[cfg_attr(
         feature = "clap",
@@ -77,6 +84,14 @@ pub struct PingParameters {
     /// DSCP of probes, 0 to 63.
     #[cfg_attr(feature = "clap", arg(long, value_name = "DSCP"))]
     pub dscp: Option<u8>,
+    /// TCP: delay a probe while an earlier one is not acknowledged (Nagle's algorithm). Without it,
+    /// probes leave at once (TCP_NODELAY).
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub nagle: bool,
+    /// TCP: acknowledge replies at once (TCP_QUICKACK). Without it, the kernel delays
+    /// acknowledgements without data, by 40 ms or more.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub quick_ack: bool,
     /// Name the causes of spikes, which are round trips above the median + 10 MAD: the thread that
     /// had the processor, interrupts, softirqs, idle exits. Needs root; otherwise only run-queue
     /// wait and steal are known.
@@ -97,6 +112,11 @@ impl PingParameters {
         self.timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
+    /// Number of clients.
+    pub fn clients(&self) -> u32 {
+        self.clients.unwrap_or(1)
+    }
+
     /// Whether the causes of spikes are requested.
     pub fn is_explained(&self) -> bool {
         self.explain || self.explain_above.is_some()
@@ -107,9 +127,11 @@ impl PingParameters {
     /// # Errors
     /// The first value outside its range.
     pub fn check(&self) -> Result<(), ParameterError> {
-        let Self { count, timeout, pause, ttl, dscp, explain_above, .. } = *self;
+        let Self { count, clients, timeout, pause, ttl, dscp, explain_above, .. } = *self;
         let is_above_zero = |time: Nanos| time > Nanos::ZERO;
         ParameterError::unless("count", count, |count| count > 0, "1 or more")?;
+        let is_fitting = |clients| (1..=MAX_CLIENTS).contains(&clients);
+        ParameterError::unless("clients", clients, is_fitting, "1 to 64")?;
         ParameterError::unless("timeout", timeout, is_above_zero, "above 0, like 1s")?;
         ParameterError::unless("pause", pause, |pause| pause >= Nanos::ZERO, "0 or more")?;
         ParameterError::unless("explain_above", explain_above, is_above_zero, "above 0, like 1ms")?;
@@ -121,12 +143,15 @@ impl PingParameters {
     pub fn recorded(&self) -> Vec<(&'static str, Value)> {
         vec![
             ("count", json!(self.count)),
+            ("clients", json!(self.clients())),
             ("deadline_ns", json!(self.duration.map(|time| time.0))),
             ("timeout_ns", json!(self.timeout().0)),
             ("pattern", json!(self.pattern)),
             ("stamps", json!(self.stamps)),
             ("ttl", json!(self.ttl)),
             ("dscp", json!(self.dscp)),
+            ("nagle", json!(self.nagle)),
+            ("quick_ack", json!(self.quick_ack)),
             ("explain", json!(self.is_explained())),
             ("explain_above_ns", json!(self.explain_above.map(|time| time.0))),
             ("no_idle", json!(self.no_idle)),
@@ -250,6 +275,7 @@ mod tests {
             (PingParameters { dscp: Some(64), ..fits.clone() }, "dscp", "64"),
             (PingParameters { ttl: Some(0), ..fits.clone() }, "ttl", "0"),
             (PingParameters { count: Some(0), ..fits.clone() }, "count", "0"),
+            (PingParameters { clients: Some(65), ..fits.clone() }, "clients", "65"),
             (PingParameters { pause: Some(Nanos(-1)), ..fits.clone() }, "pause", "-1ns"),
             (PingParameters { timeout: Some(Nanos(0)), ..fits.clone() }, "timeout", "0s"),
         ] {

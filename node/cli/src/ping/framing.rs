@@ -1,5 +1,5 @@
 //! Ports that split what their sockets deliver into messages: whole messages from a TCP stream, and
-//! a new UDP port for every probe if the protocol has no id.
+//! UDP ports in turn if the protocol has no id.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use dwell_io::clock::monotonic;
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::pacer;
-use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
+use dwell_io::port::{Arrival, Connection, Notice, Port, SendError, Sent, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, DeviceTimes, TIMED_REQUEST, TIMES_LEN, WordScanner};
@@ -173,65 +173,101 @@ impl Port for StreamPort {
             }
         })
     }
+
+    fn connection(&self) -> Option<Connection> {
+        self.stream.connection()
+    }
 }
 
-/// Maximum number of ports kept open for late replies.
+/// Number of ports used in turn.
 const MAX_OPEN_PORTS: usize = 16;
 
-/// Maximum wait on the newest port, which delays late replies on older ones.
+/// Maximum wait on the newest port, and interval between looks at ports whose reply has arrived. It
+/// delays late and duplicate replies.
 const POLL_INTERVAL: Nanos = Nanos::from_millis(20);
 
-/// Sends every message from its own port, so that the port of a reply identifies the message. The
-/// channel of an arrival is the number of that send.
+/// A port and the last message sent from it.
 #[derive(Debug)]
-pub(super) struct FreshPorts {
+struct ProbePort {
+    socket: DatagramSocket,
+    /// Number of the send.
+    number: u64,
+    /// Key of its kernel timestamps.
+    key: Option<u32>,
+    answered: bool,
+}
+
+/// Sends messages from ports in turn, so that the port of a reply identifies the message. A port whose
+/// message is not answered yet is replaced by a new one. The channel of an arrival is the number of
+/// that send.
+#[derive(Debug)]
+pub(super) struct PortRing {
     peer: SocketAddr,
     options: SocketOptions,
     local: SocketAddr,
-    ports: VecDeque<(u64, DatagramSocket)>,
+    /// The least recently used first.
+    ports: VecDeque<ProbePort>,
     sends: u64,
+    /// Next look at ports whose reply has arrived.
+    next_poll: Instant<Monotonic>,
 }
 
-impl FreshPorts {
+impl PortRing {
     pub(super) fn connect(peer: SocketAddr, options: SocketOptions) -> io::Result<Self> {
         // Opened once now, so that errors show before the first probe.
         let local = DatagramSocket::connect(peer, &options)?.local_addr();
-        Ok(Self { peer, options, local, ports: VecDeque::with_capacity(MAX_OPEN_PORTS), sends: 0 })
+        let ports = VecDeque::with_capacity(MAX_OPEN_PORTS);
+        Ok(Self { peer, options, local, ports, sends: 0, next_poll: Instant::EPOCH })
+    }
+
+    /// The socket for the next message.
+    fn next_socket(&mut self) -> Result<DatagramSocket, SendError> {
+        if self.ports.len() == MAX_OPEN_PORTS
+            && let Some(port) = self.ports.pop_front()
+            && port.answered
+            && !port.socket.has_unread()
+        {
+            return Ok(port.socket);
+        }
+        DatagramSocket::connect(self.peer, &self.options)
+            .map_err(|error| SendError::Other(error.raw_os_error().unwrap_or(0)))
     }
 }
 
-impl Port for FreshPorts {
+impl Port for PortRing {
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
         let number = self.sends;
         self.sends += 1;
-        let mut port = DatagramSocket::connect(self.peer, &self.options)
-            .map_err(|error| SendError::Other(error.raw_os_error().unwrap_or(0)))?;
-        let sent = port.send(message)?;
-        // The first packet of a socket has key 0; the send number distinguishes them.
-        let key = sent.key.map(|_| number as u32);
-        if self.ports.len() == MAX_OPEN_PORTS {
-            self.ports.pop_front();
-        }
-        self.ports.push_back((number, port));
-        Ok(Sent { key, ..sent })
+        let mut socket = self.next_socket()?;
+        let sent = socket.send(message)?;
+        let key = sent.key;
+        self.ports.push_back(ProbePort { socket, number, key, answered: false });
+        // Each port counts its own keys; the send number distinguishes them.
+        Ok(Sent { key: key.map(|_| number as u32), ..sent })
     }
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
-        for (number, port) in self.ports.iter_mut().rev() {
+        let now = monotonic();
+        let polls_all = now >= self.next_poll;
+        if polls_all {
+            self.next_poll = now + POLL_INTERVAL;
+        }
+        for port in self.ports.iter_mut().rev().filter(|port| polls_all || !port.answered) {
             if let Some(arrival) = port.receive(buffer, Wait::No)? {
-                return Ok(Some(Arrival { channel: *number, ..arrival }));
+                return Ok(Some(arrival));
             }
         }
-        let (Wait::AtMost(most), Some((number, port))) = (wait, self.ports.back_mut()) else {
+        let (Wait::AtMost(most), Some(newest)) = (wait, self.ports.back_mut()) else {
             return Ok(None);
         };
-        let arrival = port.receive(buffer, Wait::AtMost(most.min(POLL_INTERVAL)))?;
-        Ok(arrival.map(|arrival| Arrival { channel: *number, ..arrival }))
+        newest.receive(buffer, Wait::AtMost(most.min(POLL_INTERVAL)))
     }
 
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
-        for (number, port) in &mut self.ports {
-            port.notices(limit, &mut |notice| match notice {
+        for ProbePort { socket, number, key: last, .. } in &mut self.ports {
+            socket.notices(limit, &mut |notice| match notice {
+                // A timestamp of an earlier message comes too late.
+                Notice::TxStamp { key, .. } if Some(key) != *last => {}
                 Notice::TxStamp { stamp, .. } => {
                     each(Notice::TxStamp { key: *number as u32, stamp });
                 }
@@ -243,13 +279,21 @@ impl Port for FreshPorts {
     fn sleep_until(&mut self, until: Instant<Monotonic>) {
         let until = until.min(monotonic() + POLL_INTERVAL);
         match self.ports.back_mut() {
-            Some((_, port)) => port.sleep_until(until),
+            Some(port) => port.socket.sleep_until(until),
             None => pacer::sleep_until(until),
         }
     }
 
     fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+}
+
+impl ProbePort {
+    fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        let arrival = self.socket.receive(buffer, wait)?;
+        self.answered |= arrival.is_some();
+        Ok(arrival.map(|arrival| Arrival { channel: self.number, ..arrival }))
     }
 }
 

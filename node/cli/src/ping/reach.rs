@@ -213,8 +213,8 @@ struct Attempt {
 
 /// The socket of an attempt that waits for an answer.
 struct Open {
-    port: Box<dyn Port>,
-    sender: Box<dyn Protocol>,
+    port: Box<dyn Port + Send>,
+    sender: Box<dyn Protocol + Send>,
     /// Sends open requests instead of probes.
     has_handshake: bool,
     message: Vec<u8>,

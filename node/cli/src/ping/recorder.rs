@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Context;
@@ -78,6 +78,29 @@ impl TimestampSources {
     }
 }
 
+/// Number of ids of each client: those of the second client start here.
+const CLIENT_ID_STRIDE: u64 = 1 << 32;
+
+/// What the timing loop of a client reports.
+pub(super) struct ClientStream<'a> {
+    samples: Consumer<Sample>,
+    events: Consumer<RunEvent>,
+    /// The next id that it sends.
+    next_id: &'a AtomicU64,
+    /// Probes below this id were in flight when a clock was stepped.
+    void_below: u64,
+}
+
+impl<'a> ClientStream<'a> {
+    pub(super) fn new(
+        samples: Consumer<Sample>,
+        events: Consumer<RunEvent>,
+        next_id: &'a AtomicU64,
+    ) -> Self {
+        Self { samples, events, next_id, void_below: 0 }
+    }
+}
+
 /// Records samples. See the module documentation.
 pub(super) struct Recorder {
     pub(super) sources: TimestampSources,
@@ -92,8 +115,8 @@ pub(super) struct Recorder {
     readings: [Option<ClockReading>; 2],
     /// The far end's clock, if it does not show the time of day.
     far_clock: FarClock,
-    /// Probes below this id were in flight when a clock was stepped.
-    void_below: u64,
+    /// Whether the warm-up of the first client is over. Samples wait for it.
+    is_counting: bool,
     csv: Option<Rows>,
     lines: Option<Rows>,
     samples: Option<Samples>,
@@ -135,7 +158,7 @@ impl Recorder {
             last: start,
             readings: [read_clocks(); 2],
             far_clock: FarClock::default(),
-            void_below: 0,
+            is_counting: false,
             csv,
             lines: outputs.lines.then(Rows::standard_output),
             samples,
@@ -213,8 +236,7 @@ impl Recorder {
     /// Records until the timing loop ends.
     pub(super) fn follow(
         &mut self,
-        mut samples: Consumer<Sample>,
-        mut events: Consumer<RunEvent>,
+        mut clients: Vec<ClientStream>,
         shared: &Shared,
         finished: &dyn Fn() -> bool,
     ) {
@@ -224,7 +246,8 @@ impl Recorder {
         self.host = self.samples.is_some().then(HostSampler::start);
         loop {
             let last_turn = finished();
-            self.turn(&mut samples, &mut events, shared);
+            self.is_counting |= last_turn;
+            self.turn(&mut clients, shared);
             if last_turn {
                 break;
             }
@@ -257,28 +280,29 @@ impl Recorder {
         }))
     }
 
-    fn turn(
-        &mut self,
-        samples: &mut Consumer<Sample>,
-        events: &mut Consumer<RunEvent>,
-        shared: &Shared,
-    ) {
+    fn turn(&mut self, clients: &mut [ClientStream], shared: &Shared) {
         // Check the clocks after receiving the samples and before using them: a step since the last
         // turn invalidates all of them.
-        let waiting = samples.slots();
-        self.handle_events(events);
+        let waiting: Vec<_> = clients.iter().map(|client| client.samples.slots()).collect();
+        self.handle_events(clients);
         let now = clock::pair();
         if let Some(step) = self.last.step_until(&now) {
-            self.void_samples(&format!("by {step}"), shared);
+            self.void_samples(&format!("by {step}"), clients);
         }
         self.last = now;
         self.readings = [self.readings[1], read_clocks()];
         if self.read_driver_stamps() {
-            self.void_samples("CLOCK_TAI moved against CLOCK_REALTIME", shared);
+            self.void_samples("CLOCK_TAI moved against CLOCK_REALTIME", clients);
         }
-        for _ in 0..waiting {
-            let Ok(sample) = samples.pop() else { break };
-            self.record(sample);
+        if self.is_counting {
+            for (number, (client, waiting)) in clients.iter_mut().zip(waiting).enumerate() {
+                for _ in 0..waiting {
+                    let Ok(sample) = client.samples.pop() else { break };
+                    let is_valid = sample.id >= client.void_below;
+                    let id = number as u64 * CLIENT_ID_STRIDE + sample.id;
+                    self.record(Sample { id, ..sample }, is_valid);
+                }
+            }
         }
         if let Some(explainer) = &mut self.explainer {
             explainer.turn(&self.turn_samples, &self.last, self.measured.rtt());
@@ -295,10 +319,12 @@ impl Recorder {
     }
 
     /// Voids the probes in flight and the samples in the ring after a clock was stepped.
-    fn void_samples(&mut self, step: &str, shared: &Shared) {
-        // Warm-up ids, the upper half, precede all counted ones.
-        let next = shared.next_id.load(Ordering::Relaxed);
-        self.void_below = if next > u64::MAX / 2 { 0 } else { next };
+    fn void_samples(&mut self, step: &str, clients: &mut [ClientStream]) {
+        for client in clients {
+            // Warm-up ids, the upper half, precede all counted ones.
+            let next = client.next_id.load(Ordering::Relaxed);
+            client.void_below = if next > u64::MAX / 2 { 0 } else { next };
+        }
         self.warn(Warning::ClockStepped(format!("{step}; the affected samples are void")));
     }
 
@@ -315,36 +341,46 @@ impl Recorder {
         }
     }
 
-    fn handle_events(&mut self, events: &mut Consumer<RunEvent>) {
-        while let Ok(event) = events.pop() {
-            match event {
-                RunEvent::Counting { tx, rx, warm_up_sent } => {
-                    self.sources = TimestampSources { tx, rx, warm_up_sent };
-                    self.measured = RoundTrip::new(self.sources.near(), warm_up_sent);
+    fn handle_events(&mut self, clients: &mut [ClientStream]) {
+        for (number, client) in clients.iter_mut().enumerate() {
+            while let Ok(event) = client.events.pop() {
+                self.handle_event(event, number == 0);
+            }
+        }
+    }
+
+    fn handle_event(&mut self, event: RunEvent, is_of_first_client: bool) {
+        match event {
+            RunEvent::Counting { .. } | RunEvent::Ttl { .. } if !is_of_first_client => {}
+            RunEvent::Counting { tx, rx, warm_up_sent } => {
+                self.is_counting = true;
+                self.sources = TimestampSources { tx, rx, warm_up_sent };
+                self.measured = RoundTrip::new(self.sources.near(), warm_up_sent);
+            }
+            RunEvent::Unreachable(error) => self.warn(Warning::Unreachable(error.to_string())),
+            RunEvent::Ttl { id, ttl } => {
+                if let Some(replies) = &mut self.replies {
+                    replies.note_ttl(id, ttl);
                 }
-                RunEvent::Unreachable(error) => {
-                    self.warn(Warning::Unreachable(error.to_string()));
-                }
-                RunEvent::Ttl { id, ttl } => {
-                    if let Some(replies) = &mut self.replies {
-                        replies.note_ttl(id, ttl);
-                    }
-                }
-                RunEvent::SendFailed(error) => {
-                    let probe = "a probe".to_owned();
-                    self.warn(Warning::SendFailed(probe, error.to_string()));
-                }
+            }
+            RunEvent::SendFailed(error) => {
+                let probe = "a probe".to_owned();
+                self.warn(Warning::SendFailed(probe, error.to_string()));
             }
         }
     }
 
     /// Reports a warning now and in the result.
     fn warn(&mut self, warning: Warning) {
+        // Clients of one target have the same errors.
+        if self.warnings.contains(&warning) {
+            return;
+        }
         self.observer.say(&warning.to_string());
         self.warnings.push(warning);
     }
 
-    fn record(&mut self, mut sample: Sample) {
+    fn record(&mut self, mut sample: Sample, is_valid: bool) {
         if let Some(driver) = &mut self.driver {
             driver.stamp(&mut sample);
         }
@@ -352,7 +388,7 @@ impl Recorder {
         if self.sources.learn(sample) {
             self.measured.set_near(self.sources.near());
         }
-        let bridge = (sample.id >= self.void_below).then_some(&self.last);
+        let bridge = is_valid.then_some(&self.last);
         self.measured.record(sample, bridge);
         if bridge.is_some() {
             self.observer.record(sample);

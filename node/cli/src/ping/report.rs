@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use dwell_io::port::Connection;
+use dwell_io::tcp_info::TcpInfo;
 use dwell_protocol::PingJob;
 use dwell_record::{DriverStamps, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
 use dwell_stats::{
-    ClockBounds, ClockFault, Figures, Metric, PathDelays, PathPosition, RateAssumption, RoundTrip,
-    Threshold, bins, render,
+    ClockBounds, ClockFault, Distribution, Figures, Metric, PathDelays, PathPosition, RateAssumption,
+    RoundTrip, Threshold, bins, render,
 };
 use dwell_units::Nanos;
 use serde_json::{Value, json};
@@ -81,6 +83,14 @@ pub(super) fn summary(
         values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
     }
     far_clock_values(far_clock, &mut values, &mut trust);
+    if setup.target.scheme.spec().names_lags
+        && let Some(lag) = metrics.get(Metric::QueueingIn.name()).cloned()
+    {
+        metrics.insert("client_lag_ns".into(), lag);
+    }
+    if !outcome.connections.is_empty() {
+        connection_figures(&outcome.connections, &mut metrics, &mut values);
+    }
     if let Some(strays) = outcome.ended.stray_bytes {
         values.insert("stray_bytes".into(), Some(Scalar::Count(strays)));
     }
@@ -138,6 +148,24 @@ fn far_clock_values(
         values.insert(name, Some(count(relation.error.0)));
     }
     trust.warn(Warning::BoundedClocks(BOTH_ENDS.into(), relation.error.to_string()));
+}
+
+/// Adds the set-up of TCP connections, and what the kernel did on them.
+fn connection_figures(
+    connections: &[Connection],
+    metrics: &mut BTreeMap<String, dwell_record::Figures>,
+    values: &mut BTreeMap<String, Option<Scalar>>,
+) {
+    let mut connect = Distribution::new();
+    connections.iter().for_each(|connection| connect.record(connection.connect));
+    metrics.insert("connect_ns".into(), connect.figures().into());
+    let sum = |of: fn(&TcpInfo) -> Option<u64>| {
+        let all = connections.iter().map(|connection| of(connection.info.as_ref()?));
+        all.sum::<Option<u64>>().map(Scalar::Count)
+    };
+    values.insert("retransmissions".into(), sum(|info| Some(info.retransmitted)));
+    values.insert("acks_received".into(), sum(|info| info.received_acks));
+    values.insert("acks_sent".into(), sum(|info| info.sent_acks));
 }
 
 /// Adds the figures of every relay on the path; names contain its position and node id.
@@ -225,6 +253,11 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
         Warning::MissingTimestamps("answered probes", "tx_kernel", count)
     });
     trust.warn_count(counts.remote_void, Warning::InvalidRemoteTimestamps);
+    if job.parameters.clients() > 1 {
+        trust.warn_count(outcome.failed_clients, |count| {
+            Warning::ClientsFailed(count, job.parameters.clients())
+        });
+    }
     trust.warn_count(counts.window_overrun, Warning::EarlyLosses);
     trust.warn_count(counts.rejected.malformed, Warning::MalformedMessages);
     trust.warn_count(ended.stray_bytes.unwrap_or(0), Warning::StrayBytes);

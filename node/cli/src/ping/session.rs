@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Pinger, ProbeSchedule};
 use dwell_engine::protocol::{
@@ -18,25 +18,29 @@ use dwell_io::datagram::{DatagramSocket, is_broadcast};
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
-use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest, Wait};
+use dwell_io::pacer::WaitMode;
+use dwell_io::port::{Connection, Port, SocketOptions, StampRequest, TxStampRequest, Wait};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_protocol::{IcmpSocket, Pattern, PingJob, ProbeStamps};
 use dwell_record::NicDropped;
+use dwell_sample::Sample;
 use dwell_stats::PathDelays;
 use dwell_units::Nanos;
 use dwell_wire::icmp::Family;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rtrb::Producer;
 
 use super::driver_stamps::{DriverRecorder, Flow};
+use super::explain::Watch;
 use super::floor;
-use super::framing::{Framing, FreshPorts, StreamPort};
+use super::framing::{Framing, PortRing, StreamPort};
 use super::icmp_error::NetworkError;
 use super::reach::Reached;
-use super::recorder::Recorder;
+use super::recorder::{ClientStream, Recorder};
 use super::setup::PingSetup;
-use super::timing_loop::{Driver, Feedback, LoopOptions, LoopResult, Shared};
+use super::timing_loop::{Driver, Feedback, HopDelays, LoopOptions, LoopResult, RunEvent, Shared};
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
 use crate::{Failure, placement, secret};
@@ -81,6 +85,10 @@ pub(super) struct Outcome {
     pub(super) nics: Option<Vec<NicDropped>>,
     /// Kind of socket, for the result.
     pub(super) socket: &'static str,
+    /// TCP connections at their end, by client.
+    pub(super) connections: Vec<Connection>,
+    /// Clients whose socket failed, or whose connection the other end closed.
+    pub(super) failed_clients: u64,
 }
 
 /// Opens the socket and measures.
@@ -106,8 +114,8 @@ pub(super) fn run(
 
 /// A socket and a sender for probes outside the measurement.
 pub(super) struct Ends {
-    pub(super) port: Box<dyn Port>,
-    pub(super) sender: Box<dyn Protocol>,
+    pub(super) port: Box<dyn Port + Send>,
+    pub(super) sender: Box<dyn Protocol + Send>,
 }
 
 /// Opens the ends of a protocol for probes outside the measurement.
@@ -117,8 +125,7 @@ pub(super) fn open_ends(
     peer: SocketAddr,
 ) -> Result<Ends, Failure> {
     let options = SocketOptions { stamps: StampRequest::User, ..port_options(job, setup, None) };
-    let config = sender_config(job, setup)?;
-    visit_sender(setup.target.scheme, config, BoxedEnds(Opener { job, setup, peer, options }))
+    Opener { job, setup, peer, options }.ends()
 }
 
 /// Inputs of the sender of a setup. The session distinguishes the probes of this run from others.
@@ -160,6 +167,12 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
+    /// Opens a socket and creates a sender, without their types.
+    fn ends(&self) -> Result<Ends, Failure> {
+        let config = sender_config(self.job, self.setup)?;
+        visit_sender(self.setup.target.scheme, config, BoxedEnds(self))
+    }
+
     fn icmp(&self) -> Result<IcmpPort, Failure> {
         icmp(self.job.parameters.icmp_socket, self.peer, &self.options, self.setup)
     }
@@ -168,8 +181,8 @@ impl Opener<'_> {
         DatagramSocket::connect(self.peer, &self.options).map_err(|error| self.failure(error))
     }
 
-    fn ports(&self) -> Result<FreshPorts, Failure> {
-        FreshPorts::connect(self.peer, self.options.clone()).map_err(|error| self.failure(error))
+    fn ports(&self) -> Result<PortRing, Failure> {
+        PortRing::connect(self.peer, self.options.clone()).map_err(|error| self.failure(error))
     }
 
     /// Splits the connection `stream`, or a new one, into messages.
@@ -180,10 +193,6 @@ impl Opener<'_> {
             Some(stream) => Ok(stream),
             None => connect(self.peer, setup.config.timeout, options),
         };
-        if spec.announces_connection {
-            let failed = "failed to connect to server";
-            crate::say(if connected.is_ok() { "connected to server" } else { failed });
-        }
         let stream = connected.map_err(|error| error.into_failure(setup, options))?;
         let framing = match spec.reflection {
             Reflection::Stream(StreamReply::Acknowledge) => Framing::acknowledges(setup.size),
@@ -202,10 +211,13 @@ impl Opener<'_> {
 }
 
 /// Opens the socket of any sender, without its type.
-struct BoxedEnds<'a>(Opener<'a>);
+struct BoxedEnds<'a>(&'a Opener<'a>);
 
 impl BoxedEnds<'_> {
-    fn of(port: impl Port + 'static, sender: impl Protocol + 'static) -> Result<Ends, Failure> {
+    fn of(
+        port: impl Port + Send + 'static,
+        sender: impl Protocol + Send + 'static,
+    ) -> Result<Ends, Failure> {
         Ok(Ends { port: Box::new(port), sender: Box::new(sender) })
     }
 }
@@ -288,6 +300,8 @@ pub(super) fn port_options(
             _ if interface.is_some_and(Interface::has_stamping_card) => StampRequest::Card,
             ProbeStamps::Auto | ProbeStamps::Kernel | ProbeStamps::Driver => StampRequest::Kernel,
         },
+        nagle: job.parameters.nagle,
+        quick_ack: job.parameters.quick_ack,
         tx_stamps: match job.parameters.sched_stamps {
             true => TxStampRequest::DriverAndQdisc,
             false => TxStampRequest::Driver,
@@ -336,35 +350,46 @@ impl SenderVisitor for Start<'_> {
 
     fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
         let port = self.opener.ports()?;
-        self.measure(port, sender, "udp, a port per probe", None)
+        self.measure(port, sender, "udp, ports in turn", None)
     }
 
     fn visit_stream<P: Protocol + Send + 'static>(mut self, sender: P) -> Self::Output {
-        let port = self.opener.stream(self.stream.take())?;
-        self.measure(port, sender, "tcp", None)
+        let port = self.opener.stream(self.stream.take());
+        if self.opener.setup.target.scheme.spec().announces_connection {
+            let failed = "failed to connect to server";
+            crate::say(if port.is_ok() { "connected to server" } else { failed });
+        }
+        self.measure(port?, sender, "tcp", None)
     }
 }
 
 impl Start<'_> {
     fn measure<P: Port + Send, Q: Protocol + Send>(
         self,
-        mut port: P,
-        mut protocol: Q,
+        port: P,
+        protocol: Q,
         socket: &'static str,
         echo_id: Option<u16>,
     ) -> Result<Outcome, Failure> {
         let Self { opener, shared, recorder, untried, interface, .. } = self;
         let Opener { job, setup, peer, .. } = opener;
-        open_session(&mut port, &mut protocol, setup, peer, &shared.stop)?;
+        let open = |port: &mut dyn Port, protocol: &mut dyn Protocol| {
+            open_session(port, protocol, setup, peer, &shared.stop)
+        };
+        let (mut port, mut protocol) = (port, protocol);
+        open(&mut port, &mut protocol)?;
+        let mut others = Vec::new();
+        for _ in 1..job.parameters.clients() {
+            let Ends { mut port, mut sender } = opener.ends()?;
+            open(&mut port, &mut sender)?;
+            others.push(Ends { port, sender });
+        }
         recorder.begin(peer.ip(), setup.size);
         let local = port.local_addr();
         if job.parameters.stamps == ProbeStamps::Driver {
             let flow = Flow { local, peer, echo_id, outgoing: interface.as_ref() };
             recorder.add_driver_stamps(DriverRecorder::open(job, setup, &flow)?);
         }
-        let mut buffer = vec![0; buffer_len(protocol.capacity())];
-        let (samples, taken) = rtrb::RingBuffer::new(ring(setup.config.departures));
-        let (events, feedback) = rtrb::RingBuffer::new(64);
         let (paths, found) = match job.path {
             Some(_) => {
                 let (paths, found) = rtrb::RingBuffer::new(ring(setup.config.departures));
@@ -372,57 +397,146 @@ impl Start<'_> {
             }
             None => (None, None),
         };
+        let watch = recorder.watch();
+        let nics = NicWatch::start();
+        let next_ids: Vec<_> = (0..=others.len()).map(|_| AtomicU64::new(0)).collect();
+        let mut clients = Vec::new();
+        let mut streams = Vec::new();
+        for next_id in &next_ids {
+            let (samples, taken) = rtrb::RingBuffer::new(ring(setup.config.departures));
+            let (events, feedback) = rtrb::RingBuffer::new(64);
+            clients.push(Client { job, setup, peer, shared, next_id, samples, events });
+            streams.push(ClientStream::new(taken, feedback, next_id));
+        }
+        let mut clients = clients.into_iter();
+        let first = clients.next().expect("there is a client");
+        let ends = std::thread::scope(|scope| {
+            let main = std::thread::current();
+            let timing = scope.spawn({
+                let main = main.clone();
+                move || {
+                    let ended = first.run(port, protocol, paths, watch);
+                    main.unpark();
+                    ended
+                }
+            });
+            let others: Vec<_> = clients
+                .zip(others)
+                .map(|(client, Ends { port, sender })| {
+                    let main = main.clone();
+                    scope.spawn(move || {
+                        let ended = client.run(port, sender, None, None);
+                        main.unpark();
+                        ended
+                    })
+                })
+                .collect();
+            recorder.paths = found;
+            recorder.path = PathDelays::of_slots(job.path.map_or(0, usize::from));
+            let threads: Vec<_> = std::iter::once(timing).chain(others).collect();
+            let finished = || threads.iter().all(|thread| thread.is_finished());
+            recorder.follow(streams, shared, &finished);
+            let ends = threads.into_iter().map(|it| it.join().expect("the loop does not panic"));
+            ends.collect::<io::Result<Vec<_>>>()
+        })?;
+        let nics = nics.of(interface.as_ref());
+        let failed_clients = ends.iter().filter(|end| end.ended.broken.is_some()).count() as u64;
+        let connections = ends.iter().filter_map(|end| end.ended.connection).collect();
+        let mut ends = ends.into_iter();
+        let ClientEnd { mut ended, wait, placement, floor } =
+            ends.next().expect("there is a client");
+        ends.for_each(|end| ended.add(&end.ended));
+        Ok(Outcome {
+            ended,
+            placement,
+            floor,
+            peer,
+            untried,
+            local,
+            interface,
+            wait,
+            nics,
+            socket,
+            connections,
+            failed_clients,
+        })
+    }
+}
+
+/// A client: what its timing loop needs besides its socket.
+struct Client<'a> {
+    job: &'a PingJob,
+    setup: &'a PingSetup,
+    peer: SocketAddr,
+    shared: &'a Shared,
+    next_id: &'a AtomicU64,
+    samples: Producer<Sample>,
+    events: Producer<RunEvent>,
+}
+
+/// The end of a client's timing loop.
+struct ClientEnd {
+    ended: LoopResult,
+    wait: Option<RunQueueWait>,
+    placement: Placement,
+    floor: Option<Nanos>,
+}
+
+impl Client<'_> {
+    /// Runs the timing loop on this thread.
+    fn run<P: Port, Q: Protocol>(
+        self,
+        port: P,
+        protocol: Q,
+        paths: Option<Producer<HopDelays>>,
+        watch: Option<Watch>,
+    ) -> io::Result<ClientEnd> {
+        let Self { job, setup, peer, shared, next_id, samples, events } = self;
+        let is_alone = job.parameters.clients() == 1;
         let options = LoopOptions {
             busy_poll: job.place.busy_poll,
             tx_stamps: job.parameters.stamps != ProbeStamps::User,
             stamps_required: job.parameters.stamps == ProbeStamps::Kernel
                 && setup.config.warm_up > 0,
+            // Many clients that spin would take the CPU from each other.
+            wait_mode: if is_alone { WaitMode::SleepSpin } else { WaitMode::CatchUp },
         };
-        let watch = recorder.watch();
-        let nics = NicWatch::start();
-        let main = std::thread::current();
+        let mut buffer = vec![0; buffer_len(protocol.capacity())];
+        let mut pinger = Pinger::new(protocol, setup.config, monotonic());
+        // After all allocations, so that they are locked in memory.
         let real_time = placement::real_time(&job.place, setup.mostly_sleeps());
-        let (ended, wait, placement, floor) = std::thread::scope(|scope| {
-            let timing = scope.spawn(move || -> io::Result<_> {
-                let mut pinger = Pinger::new(protocol, setup.config, monotonic());
-                // After all allocations, so that they are locked in memory.
-                let placement = cpu::place_thread(job.place.cpu, real_time)?;
-                // On failure the measurement is only slower.
-                let _ = process::own_descriptors();
-                let floor = floor::measure();
-                if let Some(watch) = &watch {
-                    watch.follow_current_thread();
-                }
-                pinger.start_at(monotonic());
-                let driver = Driver {
-                    port,
-                    pinger,
-                    options,
-                    samples,
-                    events,
-                    paths,
-                    shared,
-                    feedback: Feedback::default(),
-                    family: family(peer),
-                };
-                let (ended, wait) = RunQueueWait::of(|| driver.run(&mut buffer));
-                main.unpark();
-                Ok((ended, wait, placement, floor))
-            });
-            recorder.paths = found;
-            recorder.path = PathDelays::of_slots(job.path.map_or(0, usize::from));
-            recorder.follow(taken, feedback, shared, &|| timing.is_finished());
-            timing.join().expect("the timing loop does not panic")
-        })?;
-        let nics = nics.of(interface.as_ref());
-        Ok(Outcome { ended, placement, floor, peer, untried, local, interface, wait, nics, socket })
+        let placement = cpu::place_thread(job.place.cpu, real_time)?;
+        if is_alone {
+            // On failure the measurement is only slower. A table of its own would keep the sockets
+            // of other clients open.
+            let _ = process::own_descriptors();
+        }
+        let floor = is_alone.then(floor::measure).flatten();
+        if let Some(watch) = &watch {
+            watch.follow_current_thread();
+        }
+        pinger.start_at(monotonic());
+        let driver = Driver {
+            port,
+            pinger,
+            options,
+            samples,
+            events,
+            paths,
+            shared,
+            next_id,
+            feedback: Feedback::default(),
+            family: family(peer),
+        };
+        let (ended, wait) = RunQueueWait::of(|| driver.run(&mut buffer));
+        Ok(ClientEnd { ended, wait, placement, floor })
     }
 }
 
 /// Opens a session if the protocol has a handshake.
 fn open_session(
-    port: &mut impl Port,
-    protocol: &mut impl Protocol,
+    port: &mut dyn Port,
+    protocol: &mut dyn Protocol,
     setup: &PingSetup,
     peer: SocketAddr,
     stop: &AtomicBool,

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, ProbeSchedule};
-use dwell_engine::protocol::{PayloadError, PayloadLimits, Scheme, Session};
-use dwell_protocol::{Pattern, PingJob, PingParameters};
+use dwell_engine::protocol::{PayloadError, PayloadLimits, ProtocolSpec, Scheme, Session};
+use dwell_protocol::{Pattern, PingJob, PingParameters, ProbeStamps};
 use dwell_units::Nanos;
 
 use super::driver_stamps;
@@ -50,6 +50,7 @@ impl PingSetup {
         driver_stamps::check(job)?;
         let parameters = &job.parameters;
         parameters.check().map_err(|error| parameter::usage::<PingParameters>(&error))?;
+        check_clients(job, scheme)?;
         let requested = parameters.size.map(|size| size.0);
         let size = match job.path {
             Some(slots) => path_size(scheme, requested, authenticated, slots)?,
@@ -76,6 +77,29 @@ impl PingSetup {
     /// Whether probes wait for replies.
     pub(super) fn is_closed_loop(&self) -> bool {
         matches!(self.config.departures, ProbeSchedule::Closed { .. })
+    }
+}
+
+/// Checks that what is requested is possible with several clients.
+fn check_clients(job: &PingJob, scheme: Scheme) -> Result<(), Failure> {
+    let parameters = &job.parameters;
+    if parameters.clients() == 1 {
+        return Ok(());
+    }
+    if !scheme.spec().allows_clients() {
+        let able = urls_with(ProtocolSpec::allows_clients);
+        let message = format!("--clients is for {able} only; {scheme}:// has one client");
+        return Err(Failure::usage(message));
+    }
+    let alone = [
+        (parameters.stamps == ProbeStamps::Driver, "--stamps driver"),
+        (parameters.is_explained(), "--explain"),
+    ];
+    match alone.iter().find(|(is_requested, _)| *is_requested) {
+        Some((_, what)) => Err(Failure::usage(format!(
+            "--clients cannot be used with {what}, which has one client"
+        ))),
+        None => Ok(()),
     }
 }
 

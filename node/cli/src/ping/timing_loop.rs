@@ -10,8 +10,8 @@ use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::{MAX_HANDSHAKE_LEN, Protocol, is_warm_up};
 use dwell_engine::remote_drops::RemoteDrops;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::pacer::{self, MAX_SLEEP, SPIN_LEAD, WaitStep};
-use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
+use dwell_io::pacer::{MAX_SLEEP, SPIN_LEAD, WaitMode, WaitStep};
+use dwell_io::port::{Arrival, Connection, Notice, Port, SendError, Sent, Wait};
 use dwell_sample::{Hop, RxStamps, Sample, TimestampSource, TxPoint, WarmUpSession};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
@@ -46,8 +46,6 @@ pub(super) struct Shared {
     pub(super) stop: Arc<AtomicBool>,
     /// Samples dropped because the ring was full.
     pub(super) dropped: AtomicU64,
-    /// The next id to be sent; warm-up ids are the upper half.
-    pub(super) next_id: AtomicU64,
 }
 
 /// An event to report during the run.
@@ -103,6 +101,8 @@ pub(super) struct LoopOptions {
     pub(super) tx_stamps: bool,
     /// End after the warm-up if it had no kernel timestamp.
     pub(super) stamps_required: bool,
+    /// How probes wait for their departure.
+    pub(super) wait_mode: WaitMode,
 }
 
 /// The outcome of a run.
@@ -125,6 +125,23 @@ pub(super) struct LoopResult {
     pub(super) stray_bytes: Option<u64>,
     /// Far-end sequence numbers during the warm-up.
     pub(super) warm_up: WarmUpSession,
+    /// Connection at the end.
+    pub(super) connection: Option<Connection>,
+}
+
+impl LoopResult {
+    /// Adds the result of another client. The sequence numbers and the connection stay those of the
+    /// first; `broken` stays only if both clients failed.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.abandoned += other.abandoned;
+        self.icmp_errors += other.icmp_errors;
+        self.first_error = self.first_error.or(other.first_error);
+        self.far_drops = self.far_drops.max(other.far_drops);
+        self.unstamped &= other.unstamped;
+        self.broken = self.broken.and(other.broken);
+        self.stray_bytes = self.stray_bytes.zip(other.stray_bytes).map(|(a, b)| a + b);
+    }
 }
 
 /// A pinger connected to a socket.
@@ -137,6 +154,8 @@ pub(super) struct Driver<'a, P, Q> {
     /// Destination of relay delays, if requested.
     pub(super) paths: Option<Producer<HopDelays>>,
     pub(super) shared: &'a Shared,
+    /// Receives the next id to be sent; warm-up ids are the upper half.
+    pub(super) next_id: &'a AtomicU64,
     pub(super) feedback: Feedback,
     /// Address family of the target, for the names of ICMP errors.
     pub(super) family: Family,
@@ -241,6 +260,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.icmp_errors = self.feedback.icmp_errors;
         ended.first_error = self.feedback.errors[0];
         ended.stray_bytes = self.port.stray_bytes();
+        ended.connection = self.port.connection();
         ended.warm_up = self.pinger.protocol().warm_up_session();
         ended.far_drops = self.feedback.far_drops.total();
         ended
@@ -282,7 +302,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         }
         let mut out = deliver(&mut self.samples, self.shared);
         let Some(token) = self.pinger.transmit(now, realtime(), &mut out) else { return };
-        self.shared.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
+        self.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
         match self.port.send(self.pinger.message()) {
             // Keep work between the send call and the wait short: if both ends share a core, the
             // far end runs only while we wait.
@@ -316,8 +336,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     fn await_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(wake) = self.pinger.wake() else { return Ok(false) };
         let departure = self.pinger.departure();
-        let woken = pacer::WaitMode::CatchUp.rest(now, wake);
-        let leaving = departure.map_or(woken, |due| pacer::WaitMode::SleepSpin.rest(now, due));
+        let woken = WaitMode::CatchUp.rest(now, wake);
+        let leaving = departure.map_or(woken, |due| self.options.wait_mode.rest(now, due));
         let asleep_until = match (self.options.busy_poll, woken, leaving) {
             (false, WaitStep::Sleep(wake), WaitStep::Sleep(leave)) => Some(wake.min(leave)),
             // A departure is near, or busy polling.

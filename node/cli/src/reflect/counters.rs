@@ -1,10 +1,12 @@
 //! Counters of a reflecting socket. Its thread writes them; another reads them at the end.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use dwell_engine::reflector::Refusal;
 use dwell_io::bpf::DriverCounters;
+use dwell_sample::RxStamps;
+use dwell_stats::Distribution;
 
 /// Counters of one socket.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ pub(super) struct Counters {
     socket_drops: AtomicU64,
     /// Whether `socket_drops` is known.
     counts_drops: AtomicBool,
+    /// Time of requests in the socket, if the protocol names lags.
+    server_lag: Mutex<Distribution>,
     /// Counters of the program in the driver; `None` without one.
     driver: Option<OnceLock<DriverCounters>>,
 }
@@ -63,6 +67,19 @@ impl Counters {
     pub(super) fn count(&self, requests: u64, replies: u64) {
         self.requests.fetch_add(requests, Ordering::Relaxed);
         self.replies.fetch_add(replies, Ordering::Relaxed);
+    }
+
+    /// Records the time of a request in the socket, if the kernel timestamped it.
+    pub(super) fn record_lag(&self, rx: &RxStamps) {
+        let Some(kernel) = rx.kernel else { return };
+        // Only this socket's thread records; the lock is free until the end.
+        let mut lags = self.server_lag.lock().unwrap_or_else(PoisonError::into_inner);
+        lags.record(rx.app - kernel);
+    }
+
+    /// Times of requests in the socket.
+    pub(super) fn server_lag(&self) -> Distribution {
+        self.server_lag.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts a request that gets no reply.

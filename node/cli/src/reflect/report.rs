@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use dwell_io::cpu::Placement;
 use dwell_protocol::ReflectJob;
-use dwell_record::{Kind, Scalar, Summary, Trust, Warning};
+use dwell_record::{Figures, Kind, Scalar, Summary, Trust, Warning};
+use dwell_stats::Distribution;
 use serde_json::json;
 
 use super::Listen;
@@ -43,6 +44,14 @@ pub(super) fn print(opened: &[(Listen, Arc<Counters>)], engine: Option<&String>)
 fn counts(listen: &Listen, counters: &Counters) -> Vec<(&'static str, Option<u64>)> {
     let known = |count: Option<u64>| count.filter(|_| !listen.is_left_to_kernel());
     counters.read().into_iter().map(|(name, count)| (name, known(count))).collect()
+}
+
+/// The time of requests in the sockets, if it was recorded.
+fn server_lag(opened: &[(Listen, Arc<Counters>)]) -> BTreeMap<String, Figures> {
+    let mut all = Distribution::new();
+    opened.iter().for_each(|(_, counters)| all.merge(&counters.server_lag()));
+    let recorded = (all.count() > 0).then(|| ("server_lag_ns".to_owned(), all.figures().into()));
+    recorded.into_iter().collect()
 }
 
 /// Builds the summary. `fallback` says why the engine in the driver does not run.
@@ -93,7 +102,7 @@ pub(super) fn summary(
         target: urls.join(" "),
         parameters: parameters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         packets: None,
-        metrics: BTreeMap::new(),
+        metrics: server_lag(opened),
         values,
         stamps: dwell_record::Stamps::default(),
         trains: Vec::new(),

@@ -13,7 +13,7 @@ use dwell_io::clock::monotonic;
 use dwell_io::gate::Shutter;
 use dwell_io::poller::{Interest, Poller};
 use dwell_io::port::Wait;
-use dwell_io::tcp::{self, TcpConn};
+use dwell_io::tcp::{self, TcpConn, TimedReceive};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner};
 
@@ -59,6 +59,8 @@ pub(super) struct TcpService {
     limited: Vec<usize>,
     /// Data of the last read, of any connection.
     buffer: Box<[u8]>,
+    /// Buffer of timestamps, if the times of requests in the socket are recorded.
+    control: Option<TimedReceive>,
     /// Nothing is accepted before this time.
     accept_from: Option<Instant<Monotonic>>,
 }
@@ -74,6 +76,10 @@ impl TcpService {
     ) -> io::Result<Self> {
         let listener = tcp::listen(address, None)?;
         tcp::limit_buffers(&listener, SOCKET_BUFFER)?;
+        let control = match reply {
+            StreamReply::Acknowledge if tcp::stamp_arrivals(&listener)? => Some(Default::default()),
+            StreamReply::Acknowledge | StreamReply::Echo => None,
+        };
         let poller = match busy_poll {
             true => None,
             false => {
@@ -93,6 +99,7 @@ impl TcpService {
             end: 0,
             limited: Vec::with_capacity(MAX_CONNECTIONS),
             buffer: vec![0; READ_LEN].into_boxed_slice(),
+            control,
             accept_from: None,
         })
     }
@@ -177,7 +184,7 @@ impl TcpService {
         // The peer no longer receives replies, and its remaining data is ignored.
         let is_over = ended && open.interest != Interest::Readable;
         let stays = !is_over
-            && open.turn(&mut self.buffer).is_ok()
+            && open.turn(&mut self.buffer, self.control.as_mut()).is_ok()
             && self.poller.as_mut().is_none_or(|poller| open.follow(poller, index).is_ok());
         let waits = self.poller.is_some() && open.is_over_limit;
         if stays && waits && !self.limited.contains(&index) {
@@ -284,7 +291,11 @@ impl Connection {
     }
 
     /// Answers pending requests; an error ends the connection.
-    fn turn(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    fn turn(
+        &mut self,
+        buffer: &mut [u8],
+        mut control: Option<&mut TimedReceive>,
+    ) -> io::Result<()> {
         // With a limit, requests are read one at a time, so that it applies to each.
         let buffer = match (&self.splitter, &self.budget) {
             (Some(_), Some(_)) => &mut buffer[..REQUEST.len()],
@@ -301,7 +312,7 @@ impl Connection {
                     return Ok(());
                 }
             }
-            let Some(len) = self.conn.receive(buffer)? else { return Ok(()) };
+            let Some(len) = self.receive(buffer, control.as_deref_mut())? else { return Ok(()) };
             self.slot.touch(monotonic());
             self.answer(&buffer[..len])?;
             if len < buffer.len() {
@@ -309,6 +320,18 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Receives available data; records its time in the socket if `control` is given.
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        control: Option<&mut TimedReceive>,
+    ) -> io::Result<Option<usize>> {
+        let Some(control) = control else { return self.conn.receive(buffer) };
+        let received = self.conn.receive_timed(buffer, control)?;
+        received.iter().for_each(|(_, rx)| self.counters.record_lag(rx));
+        Ok(received.map(|(len, _)| len))
     }
 
     fn answer(&mut self, received: &[u8]) -> io::Result<()> {

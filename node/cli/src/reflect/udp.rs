@@ -57,6 +57,7 @@ pub(super) struct UdpService {
     server: DatagramSocket,
     answers: Answers,
     counters: Arc<Counters>,
+    records_lags: bool,
     buffer: Box<[u8]>,
     batch: Batch,
     replies: Vec<Reply>,
@@ -113,7 +114,9 @@ impl UdpService {
         refuse_group(address.ip())?;
         let server = SocketOptions { merge: true, ..SocketOptions::server() };
         let is_reported = spec.remote_timestamps;
-        let options = if is_reported {
+        let options = if spec.names_lags {
+            SocketOptions { stamps, timed: true, ..server }
+        } else if is_reported {
             SocketOptions { stamps, timed: true, receive_ttl: true, receive_tos: true, ..server }
         } else {
             SocketOptions { receive_ttl: spec.decrements_ttl(), ..server }
@@ -126,6 +129,7 @@ impl UdpService {
                 own_ports: rules.own_ports,
             },
             counters: Arc::clone(counters),
+            records_lags: spec.names_lags,
             buffer: vec![0; MAX_DATAGRAM_LEN].into_boxed_slice(),
             batch: Batch::new(RECEIVE_BATCH, 0),
             replies: Vec::with_capacity(RECEIVE_BATCH),
@@ -153,6 +157,9 @@ impl UdpService {
             let (request, buffer) = self.batch.datagram(n, &self.server);
             let Some(peer) = request.from else { continue };
             requests += 1;
+            if self.records_lags {
+                self.counters.record_lag(&request.rx_or_now());
+            }
             match self.answers.prepare(buffer, &request, &peer) {
                 Ok(prepared) => {
                     let len = prepared.response.len;
@@ -316,6 +323,9 @@ impl Service for UdpService {
         let Some(request) = request else { return Ok(false) };
         let Some(peer) = &request.from else { return Ok(false) };
         let mut replies = 0;
+        if self.records_lags {
+            self.counters.record_lag(&request.rx_or_now());
+        }
         match self.answers.prepare(&mut self.buffer, &request, peer) {
             Ok(prepared) => {
                 self.answers.responder.finish(&prepared, &mut self.buffer, realtime);

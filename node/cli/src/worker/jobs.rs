@@ -245,6 +245,7 @@ fn perform(
             let answered = crate::reflect::perform(reflect, stop, &mut |_, _| ready())?;
             answered.failure.map_or(Ok(answered.summary), Err)
         }
+        Job::NodeSim(node) => crate::node_sim::perform(node, stop, &mut |_| ready()),
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
         Job::Traffic(traffic) => {
             let samples = spool.map(Spool::file);

@@ -40,6 +40,10 @@ pub struct SocketOptions {
     pub merge: bool,
     /// Allow one client its own socket on the same port, if this one is bound to one address.
     pub share_port: bool,
+    /// Streams: delay segments while data is not acknowledged (no TCP_NODELAY).
+    pub nagle: bool,
+    /// Streams: acknowledge received data at once (TCP_QUICKACK).
+    pub quick_ack: bool,
     /// Buffers to request.
     pub buffers: Buffers,
 }
@@ -92,6 +96,8 @@ impl Default for SocketOptions {
             dont_fragment: false,
             merge: false,
             share_port: false,
+            nagle: false,
+            quick_ack: false,
             buffers: Buffers::Probe,
         }
     }

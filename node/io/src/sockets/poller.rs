@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use dwell_units::Nanos;
+use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::sockets::port::Wait;
 use crate::sys::sockopt::check;
@@ -77,17 +77,35 @@ impl Poller {
     /// Makes every wait end at least this often, with one timer for all waits. A time-out per wait
     /// would set a timer each time, and cancelling it would delay the packet that ends the wait.
     pub fn tick(&mut self, every: Nanos) -> io::Result<()> {
-        let kind = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: takes plain integers.
-        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, kind) })?;
-        // SAFETY: `fd` was just created, and nothing else owns it.
-        let timer = unsafe { OwnedFd::from_raw_fd(fd) };
         let times = libc::itimerspec { it_interval: timespec(every), it_value: timespec(every) };
+        self.set_timer(0, &times)
+    }
+
+    /// Makes a wait end at `at`, once; replaces [`Self::tick`] and any earlier alarm.
+    pub fn alarm(&mut self, at: Instant<Monotonic>) -> io::Result<()> {
+        // 0 would disarm the timer.
+        let at = timespec(Nanos(at.as_nanos().max(1)));
+        let times = libc::itimerspec { it_interval: timespec(Nanos::ZERO), it_value: at };
+        self.set_timer(libc::TFD_TIMER_ABSTIME, &times)
+    }
+
+    /// Sets the timer; creates it first if needed.
+    fn set_timer(&mut self, flags: libc::c_int, times: &libc::itimerspec) -> io::Result<()> {
+        let timer = match self.timer.take() {
+            Some(timer) => timer,
+            None => {
+                let kind = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+                // SAFETY: takes plain integers.
+                let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, kind) })?;
+                // SAFETY: `fd` was just created, and nothing else owns it.
+                let timer = unsafe { OwnedFd::from_raw_fd(fd) };
+                self.add(&timer, TICK_TOKEN)?;
+                timer.into()
+            }
+        };
+        let fd = self.timer.insert(timer).as_raw_fd();
         // SAFETY: the kernel reads `times`, which outlives the call, and writes nothing.
-        check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &times, ptr::null_mut()) })?;
-        self.add(&timer, TICK_TOKEN)?;
-        self.timer = Some(timer.into());
-        Ok(())
+        check(unsafe { libc::timerfd_settime(fd, flags, times, ptr::null_mut()) }).map(drop)
     }
 
     /// Starts reporting data and errors of `socket` under `token`, which may be any value but
@@ -177,6 +195,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::clock::monotonic;
 
     #[test]
     fn tick_ends_endless_wait_without_reporting_sockets() {
@@ -193,6 +212,17 @@ mod tests {
         assert!(reported);
         assert_eq!(poller.ready(0).token, u64::MAX);
         assert!(poller.ready(0).readable && !poller.ready(0).error);
+    }
+
+    #[test]
+    fn alarm_ends_endless_wait_once() {
+        let mut poller = Poller::new(4).unwrap();
+        for _ in 0..2 {
+            let at = monotonic() + Nanos::from_millis(2);
+            poller.alarm(at).unwrap();
+            assert_eq!(poller.wait(Wait::Forever).unwrap(), 0);
+            assert!(monotonic() >= at);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
+use super::tcp_info::TcpInfo;
 use crate::sys::sockopt;
 
 pub use super::options::{Buffers, SocketOptions};
@@ -106,5 +107,49 @@ pub trait Port {
     /// Returns the number of stream bytes that belonged to no message so far; `None` for datagrams.
     fn stray_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Returns the state of the connection; `None` for datagrams.
+    fn connection(&self) -> Option<Connection> {
+        None
+    }
+}
+
+/// A TCP connection: its set-up and its state now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Duration of connect(2): one round trip, and more if the SYN was retransmitted.
+    pub connect: Nanos,
+    /// State in the kernel, if it can be read.
+    pub info: Option<TcpInfo>,
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
+        (**self).send(message)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        (**self).receive(buffer, wait)
+    }
+
+    fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
+        (**self).notices(limit, each);
+    }
+
+    fn sleep_until(&mut self, until: Instant<Monotonic>) {
+        (**self).sleep_until(until);
+    }
+
+    fn local_addr(&self) -> std::net::SocketAddr {
+        (**self).local_addr()
+    }
+
+    fn stray_bytes(&self) -> Option<u64> {
+        (**self).stray_bytes()
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        (**self).connection()
     }
 }

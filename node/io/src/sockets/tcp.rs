@@ -7,14 +7,17 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock::{monotonic, realtime};
 use crate::sockets::datagram::is_broadcast;
 use crate::sockets::port::{
-    Arrival, Notice, Port, SendError, Sent, SocketOptions, StampRequest, Wait,
+    Arrival, Connection, Notice, Port, SendError, Sent, SocketOptions, StampRequest,
+    TxStampRequest, Wait,
 };
 use crate::sockets::socket_error::{is_icmp, none_if_transient, send_error};
+use crate::sockets::tcp_info::tcp_info;
 use crate::sys::control::{self, ControlBuffer};
 use crate::sys::time::timeval;
 use crate::sys::{sockopt, syscall};
@@ -38,6 +41,9 @@ pub struct TcpPort {
     control: Box<ControlBuffer>,
     timeout: Nanos,
     departures: Option<Departures>,
+    /// Duration of connect(2).
+    connect_time: Nanos,
+    quick_ack: bool,
     /// Rest of a message that was sent in part. It goes first; otherwise the stream would stay
     /// corrupt.
     rest: Vec<u8>,
@@ -108,6 +114,7 @@ impl TcpPort {
         let time = timeval(timeout.max(Nanos::from_micros(1)));
         sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, time)?;
         sockopt::receive_errors(&fd, peer.ip(), true)?;
+        let start = monotonic();
         sockopt::connect(&fd, peer).map_err(|error| {
             timestamps::notices(&fd, &mut ControlBuffer::new(), MAX_CONNECT_NOTICES, each);
             match error.raw_os_error() {
@@ -115,9 +122,10 @@ impl TcpPort {
                 _ => error,
             }
         })?;
+        let connect_time = monotonic() - start;
         // An established connection survives ICMP errors (RFC 1122 section 4.2.3.9).
         sockopt::receive_errors(&fd, peer.ip(), false)?;
-        sockopt::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
+        sockopt::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(!options.nagle))?;
         // Nothing was sent yet, so the kernel counts offsets from the first message.
         let stamps = timestamps::request(&fd, options.stamps, options.tx_stamps)?;
         let stamped = stamps != StampRequest::User;
@@ -126,6 +134,8 @@ impl TcpPort {
             fd,
             control: ControlBuffer::new(),
             timeout: Nanos::MAX,
+            connect_time,
+            quick_ack: options.quick_ack,
             departures: stamped.then(Departures::new),
             rest: Vec::with_capacity(REST_CAPACITY),
         })
@@ -195,6 +205,10 @@ impl Port for TcpPort {
             wait => wait,
         };
         let flags = wait.receive_flags(&self.fd, &mut self.timeout)?;
+        if self.quick_ack {
+            // The kernel clears it as it sees fit (tcp(7)).
+            sockopt::set(&self.fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1_i32)?;
+        }
         match control::receive(&self.fd, buffer, &mut self.control, None, flags, true) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(came) => {
@@ -224,6 +238,10 @@ impl Port for TcpPort {
 
     fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        Some(Connection { connect: self.connect_time, info: tcp_info(&self.fd).ok() })
     }
 }
 
@@ -285,6 +303,13 @@ pub fn limit_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
     sockopt::set(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
 }
 
+/// Requests the kernel's receive timestamps for every connection that `listener` accepts. Returns
+/// whether there are any; see [`TcpConn::receive_timed`].
+pub fn stamp_arrivals(listener: &TcpListener) -> io::Result<bool> {
+    let granted = timestamps::request(listener, StampRequest::Kernel, TxStampRequest::None)?;
+    Ok(granted != StampRequest::User)
+}
+
 /// A reflector's end of a connection.
 #[derive(Debug)]
 pub struct TcpConn {
@@ -293,6 +318,15 @@ pub struct TcpConn {
     pub peer: SocketAddr,
     /// Data given to [`TcpConn::send`] that was not sent yet.
     rest: Vec<u8>,
+}
+
+/// Buffer of [`TcpConn::receive_timed`].
+pub struct TimedReceive(Box<ControlBuffer>);
+
+impl Default for TimedReceive {
+    fn default() -> Self {
+        Self(ControlBuffer::new())
+    }
 }
 
 impl AsFd for TcpConn {
@@ -317,6 +351,19 @@ impl TcpConn {
         match self.stream.read(buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(len) => Ok(Some(len)),
+            Err(error) => none_if_transient(error),
+        }
+    }
+
+    /// Receives available data like [`Self::receive`], with the timestamps of its last segment.
+    pub fn receive_timed(
+        &mut self,
+        buffer: &mut [u8],
+        control: &mut TimedReceive,
+    ) -> io::Result<Option<(usize, RxStamps)>> {
+        match control::receive(&self.stream, buffer, &mut control.0, None, 0, true) {
+            Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(came) => Ok(came.rx().map(|rx| (came.len, rx))),
             Err(error) => none_if_transient(error),
         }
     }

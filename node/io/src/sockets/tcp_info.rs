@@ -32,6 +32,10 @@ pub struct TcpInfo {
     pub unacked_segments: u32,
     /// Bytes written but not yet sent.
     pub unsent_bytes: u32,
+    /// Segments received that carry only an acknowledgement.
+    pub received_acks: Option<u64>,
+    /// Segments sent that carry only an acknowledgement.
+    pub sent_acks: Option<u64>,
     /// Latest estimate of the rate at which bytes arrive, in bit/s.
     pub delivery_rate_bps: Option<u64>,
 }
@@ -45,6 +49,9 @@ impl TcpInfo {
         let u64_at = |at: usize| {
             info.get(at..at + 8).map(|b| u64::from_ne_bytes(b.try_into().expect("8 bytes")))
         };
+        let without_data = |all: usize, with_data: usize| {
+            Some(u64::from(u32_at(all)?.wrapping_sub(u32_at(with_data)?)))
+        };
         let micros = |us: u32| Nanos::from_micros(us.into());
         Self {
             rtt: micros(u32_at(68).unwrap_or(0)),
@@ -54,13 +61,15 @@ impl TcpInfo {
             acked_bytes: u64_at(120).unwrap_or(0),
             unacked_segments: u32_at(24).unwrap_or(0),
             unsent_bytes: u32_at(144).unwrap_or(0),
+            received_acks: without_data(140, 152),
+            sent_acks: without_data(136, 156),
             delivery_rate_bps: u64_at(160).map(|bytes| bytes.saturating_mul(8)),
         }
     }
 }
 
 /// Reads the state of a connection.
-pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
+pub fn tcp_info(stream: &impl AsRawFd) -> io::Result<TcpInfo> {
     let mut info = [0_u8; INFO_LEN];
     let len = get(stream, libc::TCP_INFO, &mut info)?;
     Ok(TcpInfo::parse(&info[..len]))
@@ -84,7 +93,7 @@ pub fn limit_bulk(stream: &TcpStream, unsent_bytes: u32, timeout: Nanos) -> io::
 }
 
 /// Reads a TCP option into `value`; returns the length that the kernel wrote.
-fn get(stream: &TcpStream, name: c_int, value: &mut [u8]) -> io::Result<usize> {
+fn get(stream: &impl AsRawFd, name: c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut len = value.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`, which has that many, and their
     // number to `len`.
@@ -126,6 +135,8 @@ mod tests {
         };
         assert_eq!(info.acked_bytes - before.acked_bytes, 50_000);
         assert!(info.rtt > Nanos::ZERO && info.min_rtt.unwrap() <= info.rtt, "{info:?}");
+        // The handshake, and an acknowledgement of the data.
+        assert!(info.received_acks >= Some(2) && info.sent_acks >= Some(1), "{info:?}");
         assert!(!congestion_control(&near).unwrap().is_empty());
     }
 
@@ -136,5 +147,6 @@ mod tests {
         let parsed = TcpInfo::parse(&info);
         assert_eq!(parsed.rtt, Nanos::from_micros(250));
         assert_eq!((parsed.min_rtt, parsed.delivery_rate_bps), (None, None));
+        assert_eq!((parsed.received_acks, parsed.sent_acks), (None, None));
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use dwell_sample::RxStamps;
 use dwell_units::{Card, Clock, Instant, Realtime};
@@ -76,7 +76,7 @@ impl Received {
 /// Connected sockets omit it: it costs time in the loop that waits for a reply. With `timed`, reads
 /// the clock right after the call.
 pub(crate) fn receive(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     buffer: &mut [u8],
     control: &mut ControlBuffer,
     from: Option<&mut RawAddress>,

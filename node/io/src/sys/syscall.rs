@@ -91,7 +91,7 @@ pub(crate) fn receive_from(
 /// borrowed exclusively.
 #[inline]
 pub(crate) unsafe fn receive_message(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     header: &mut libc::msghdr,
     flags: c_int,
 ) -> io::Result<usize> {

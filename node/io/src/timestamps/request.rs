@@ -1,7 +1,7 @@
 //! Requesting timestamps (SO_TIMESTAMPING, Documentation/networking/timestamping.rst).
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::sys::sockopt;
 use crate::sys::time::{LONG_LEN, SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD};
@@ -41,7 +41,7 @@ pub enum TxStampRequest {
 /// [`StampRequest::User`] if sockets have no SO_TIMESTAMPING, as under qemu-user. The request takes
 /// effect asynchronously, so the first packets may have no timestamps.
 pub(crate) fn request(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     stamps: StampRequest,
     tx_stamps: TxStampRequest,
 ) -> io::Result<StampRequest> {
@@ -55,7 +55,7 @@ pub(crate) fn request(
 }
 
 /// Sets the flags of SO_TIMESTAMPING.
-fn set(fd: &OwnedFd, flags: u32) -> io::Result<()> {
+fn set(fd: &impl AsRawFd, flags: u32) -> io::Result<()> {
     // Where C's long has 32 bits, the old option counts seconds until 2038.
     if LONG_LEN < 8 {
         match sockopt::set(fd, libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, flags) {
