@@ -15,6 +15,23 @@ pub(crate) enum Limit {
     Own(f64),
 }
 
+/// A claim of a document with its check: a function of the document's evidence.
+pub(crate) struct ClaimSpec<J> {
+    /// Line of the document, with a suffix if the line makes several claims.
+    pub(crate) id: &'static str,
+    pub(crate) claim: &'static str,
+    pub(crate) limit: Limit,
+    pub(crate) unit: ClaimUnit,
+    pub(crate) judge: J,
+}
+
+impl<J> ClaimSpec<J> {
+    /// The claim with the judgement that `apply` gets from its check.
+    pub(crate) fn judged(&self, apply: impl FnOnce(&J) -> Judgement) -> Claim {
+        apply(&self.judge).into_claim(self.id, self.claim, self.limit, self.unit)
+    }
+}
+
 /// Result of judging a claim.
 pub(crate) struct Judgement {
     verdict: ClaimVerdict,

@@ -18,7 +18,7 @@ use dwell_stats::Quantile;
 
 use crate::Document;
 use crate::evidence::{Evidence, number};
-use crate::judgement::{Judgement, Limit};
+use crate::judgement::{ClaimSpec, Judgement, Limit};
 
 pub(crate) const CITE: &str = "Miya 2020";
 
@@ -41,13 +41,7 @@ const PREFERRED_METRICS: [&str; 3] =
 const ERROR_PROBABILITY: f64 = 0.05 / CLAIMS.len() as f64;
 
 /// A claim and its check.
-struct ClaimSpec {
-    id: &'static str,
-    claim: &'static str,
-    limit: Limit,
-    unit: ClaimUnit,
-    judge: fn(&RelayEvidence) -> Judgement,
-}
+type RelayClaim = ClaimSpec<fn(&RelayEvidence) -> Judgement>;
 
 /// Trials of a run by relay mode, and where an NLR is valid.
 struct RelayEvidence<'a> {
@@ -59,7 +53,7 @@ struct RelayEvidence<'a> {
 }
 
 /// The claims in the order of the paper.
-const CLAIMS: [ClaimSpec; 15] = [
+const CLAIMS: [RelayClaim; 15] = [
     ClaimSpec {
         id: "S0.18",
         claim: "Relaying in a program takes at least 10x the node delay of kernel routing (95th percentiles).",
@@ -186,12 +180,9 @@ fn judge(run: &RunData) -> JudgedClaims {
     let left_out = all.left_out_text();
     let [route, translate, encrypt] = ["route", "translate", "encrypt"].map(|mode| all.mode(mode));
     let evidence = RelayEvidence { all, route, translate, encrypt, nlr: NlrConditions::of(run) };
-    let judged = |spec: &ClaimSpec| {
-        (spec.judge)(&evidence).into_claim(spec.id, spec.claim, spec.limit, spec.unit)
-    };
     JudgedClaims {
         cite: CITE,
-        claims: CLAIMS.iter().map(judged).collect(),
+        claims: CLAIMS.iter().map(|claim| claim.judged(|judge| judge(&evidence))).collect(),
         node_delay: Some(ClaimMetric {
             metric: PREFERRED_METRICS[0],
             words: "between netfilter's hooks, where Miya 2020 timestamped",

@@ -10,7 +10,7 @@ use dwell_stats::Quantile;
 
 use crate::Document;
 use crate::evidence::{Bound, Comparison, Evidence, MAX_UNCHANGED_RATIO, number};
-use crate::judgement::{Judgement, Limit, between, nothing};
+use crate::judgement::{ClaimSpec, Judgement, Limit, between, nothing};
 use crate::miya_2020::{CITE, MAX_FLAT_RATIO};
 
 /// The claims of the document that plans name.
@@ -32,33 +32,31 @@ const RATE: &str = "rate";
 const ERROR_PROBABILITY: f64 = 0.05 / CLAIMS.len() as f64;
 
 /// A claim and its check.
-struct ClaimSpec {
-    id: &'static str,
-    claim: &'static str,
-    limit: f64,
-    judge: fn(&IdleEvidence) -> Judgement,
-}
+type IdleClaim = ClaimSpec<fn(&IdleEvidence) -> Judgement>;
 
-const CLAIMS: [ClaimSpec; 3] = [
+const CLAIMS: [IdleClaim; 3] = [
     ClaimSpec {
         id: "S0.26-sleep",
         claim: "Slower probing gives longer round trips while program and CPUs sleep between probes \
                 (median at the lowest rate over that at the highest).",
-        limit: 1.0,
+        limit: Limit::Own(1.0),
+        unit: ClaimUnit::Times,
         judge: |of| of.asleep.slowdown().map_or_else(|none| none, |found| found.judged(&of.asleep)),
     },
     ClaimSpec {
         id: "S0.26-awake",
         claim: "With busy polling and no idle states the effect is gone: medians at all rates are \
                 within a factor of 1.25.",
-        limit: MAX_FLAT_RATIO,
+        limit: Limit::Own(MAX_FLAT_RATIO),
+        unit: ClaimUnit::Times,
         judge: |of| of.awake.flat(),
     },
     ClaimSpec {
         id: "S0.26-cause",
         claim: "Sleep causes the effect: round trips grow more from the highest to the lowest rate with \
                 sleep than without (ratio of both factors).",
-        limit: 1.0,
+        limit: Limit::Own(1.0),
+        unit: ClaimUnit::Times,
         judge: |of| of.cause(),
     },
 ];
@@ -98,13 +96,9 @@ fn judge(run: &RunData) -> JudgedClaims {
         asleep: Rates { trials: asleep, missing: "" },
         awake: Rates { trials: awake, missing },
     };
-    let judged = |spec: &ClaimSpec| {
-        let limit = Limit::Own(spec.limit);
-        (spec.judge)(&evidence).into_claim(spec.id, spec.claim, limit, ClaimUnit::Times)
-    };
     JudgedClaims {
         cite: CITE,
-        claims: CLAIMS.iter().map(judged).collect(),
+        claims: CLAIMS.iter().map(|claim| claim.judged(|judge| judge(&evidence))).collect(),
         node_delay: None,
         left_out: all.left_out_text(),
     }

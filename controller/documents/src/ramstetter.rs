@@ -15,7 +15,7 @@ use dwell_report::model::{ClaimUnit, ClaimVerdict, JudgedClaims, Published, RunD
 
 use crate::Document;
 use crate::evidence::{Bound, Comparison, Evidence};
-use crate::judgement::{Judgement, Limit, between, nothing};
+use crate::judgement::{ClaimSpec, Judgement, Limit, between, nothing};
 
 const CITE: &str = "Ramstetter";
 
@@ -47,13 +47,7 @@ const NO_DRIVER_TIMESTAMPS: &str = "Here: no reply has a timestamp of the driver
 const ERROR_PROBABILITY: f64 = 0.05 / CLAIMS.len() as f64;
 
 /// A claim and its check.
-struct ClaimSpec {
-    id: &'static str,
-    claim: &'static str,
-    limit: Limit,
-    unit: ClaimUnit,
-    judge: fn(&SetUps) -> Judgement,
-}
+type SetUpClaim = ClaimSpec<fn(&SetUps) -> Judgement>;
 
 /// Trials of a run by set-up.
 struct SetUps<'a> {
@@ -74,11 +68,11 @@ const fn falls(
     id: &'static str,
     claim: &'static str,
     judge: fn(&SetUps) -> Judgement,
-) -> ClaimSpec {
+) -> SetUpClaim {
     ClaimSpec { id, claim, limit: Limit::Own(1.0), unit: ClaimUnit::Times, judge }
 }
 
-const CLAIMS: [ClaimSpec; 9] = [
+const CLAIMS: [SetUpClaim; 9] = [
     falls(
         "S1.8-mean-semi",
         "The mean round trip falls from standard (by the program's timestamps) to semi-stable ping (by \
@@ -146,12 +140,9 @@ fn judge(run: &RunData) -> JudgedClaims {
         semi_stable: set_up(true, false),
         stable: set_up(true, true),
     };
-    let judged = |spec: &ClaimSpec| {
-        (spec.judge)(&set_ups).into_claim(spec.id, spec.claim, spec.limit, spec.unit)
-    };
     JudgedClaims {
         cite: CITE,
-        claims: CLAIMS.iter().map(judged).collect(),
+        claims: CLAIMS.iter().map(|claim| claim.judged(|judge| judge(&set_ups))).collect(),
         node_delay: None,
         left_out: all.left_out_text(),
     }
