@@ -3,6 +3,8 @@
 //! Mok 2015 defines no tolerance for "accurate" and takes its timestamps in a kernel module. Sizes
 //! are as printed there: the largest, called an IP packet of 1514 B, is a frame of that size.
 
+mod claims;
+
 use dwell_report::analysis::paced::is_paced;
 use dwell_report::model::quantity::count;
 use dwell_report::model::{Published, PublishedLimit, PublishedRate, PublishedSender, RunData};
@@ -13,8 +15,13 @@ use crate::Document;
 const CITE: &str = "Mok 2015";
 
 /// The document.
-pub(crate) const DOCUMENT: Document =
-    Document { name: "mok-2015", aliases: &[], cite: CITE, judge: None, published };
+pub(crate) const DOCUMENT: Document = Document {
+    name: "mok-2015",
+    aliases: &["s2"],
+    cite: CITE,
+    judge: Some(claims::judge),
+    published,
+};
 
 /// A board of table 2 (S2.7) with its verdict (S2.8).
 struct Board {

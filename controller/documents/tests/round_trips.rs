@@ -1,12 +1,12 @@
 //! Claims about round trips: idle states as the cause of S0.26, stable ping (S1.8), and TCP and UDP to a
-//! microcontroller (S3).
+//! microcontroller (S3), and loads (S4).
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 #[path = "../../report/tests/synthetic/mod.rs"]
 mod synthetic;
 
 use dwell_documents::judge_claims;
-use dwell_record::{CpuIdle, Kind, Summary};
+use dwell_record::{CpuIdle, Kind, Scalar, Summary};
 use dwell_report::model::{Claim, ClaimVerdict, MachineData, RunData};
 use serde_json::json;
 use synthetic::{Shape, axis, run, trial};
@@ -323,4 +323,83 @@ fn factors_of_chung_2021_are_judged_for_both_nodes() {
     assert!(low < 2.5 && 2.5 < high && high / low < 1.2, "{average:?}");
     let none = verdicts(&synthetic::loads(), "chung-2021");
     assert!(none.iter().all(|(id, verdict)| *verdict != Pass || id == "S3.4-low"), "{none:?}");
+}
+
+/// Run of Roedlach/Vock's loads; `shape` is of a load. The idle load also has ten times the cycles.
+fn loaded_run(repetitions: u32, shape: impl Fn(&str) -> Shape) -> RunData {
+    let axes = vec![
+        axis("count", &["2000", "20000"], None),
+        axis("load", &["none", "network", "cpu"], None),
+    ];
+    let mut made = run("20261126-1", "round-trip-short", None, axes);
+    for repetition in 1..=repetitions {
+        for (count, name) in
+            [("2000", "none"), ("20000", "none"), ("2000", "network"), ("2000", "cpu")]
+        {
+            let shape = Shape { samples: count.parse().unwrap(), ..shape(name) };
+            let mut one = trial(&made, repetition, &[("count", count), ("load", name)], shape, 21);
+            if name != "none" {
+                let mut load = synthetic::load(name);
+                if name == "cpu" {
+                    for value in ["asked_ratio", "burnt_ratio"] {
+                        load.values.insert(value.to_owned(), Some(Scalar::Real(1.0)));
+                    }
+                }
+                one.loads.push(load);
+            }
+            made.trials.push(one);
+        }
+    }
+    made
+}
+
+/// Round trips like those of Roedlach/Vock: CPU load lowers the median and lengthens the tail.
+fn pi4_to_pi3(load: &str) -> Shape {
+    let idle = Shape { median_ns: 282e3, sigma: 0.05, tail_share: 0.005, tail_factor: 2.0, ..BODY };
+    match load {
+        "cpu" => Shape { median_ns: 248e3, tail_share: 0.02, tail_factor: 12.0, ..idle },
+        _ => idle,
+    }
+}
+
+#[test]
+fn loads_like_those_of_roedlach_vock_confirm_the_claims() {
+    let run = loaded_run(8, pi4_to_pi3);
+    let found = verdicts(&run, "roedlach-vock");
+    assert_eq!(found.len(), 7);
+    for (id, verdict) in found {
+        // The extremes of a trial vary.
+        let varies = ["S4.4-min", "S4.4-cpu-max"].contains(&id.as_str());
+        assert!(
+            verdict == ClaimVerdict::Pass || varies && verdict == ClaimVerdict::CannotTell,
+            "{:?}",
+            claim(&run, "roedlach-vock", &id)
+        );
+    }
+    let median = claim(&run, "roedlach-vock", "S4.4-cpu-median");
+    assert!((median.value.unwrap() / 0.88 - 1.0).abs() < 0.02, "{median:?}");
+}
+
+#[test]
+fn loads_without_effect_fail_the_claims_of_an_effect() {
+    let run = loaded_run(8, |_| pi4_to_pi3("none"));
+    for id in ["S4.4-cpu-mean", "S4.4-cpu-median"] {
+        let claim = claim(&run, "roedlach-vock", id);
+        assert_eq!(claim.verdict, ClaimVerdict::Fail, "{claim:?}");
+    }
+    for id in ["S4.4-network", "S4.4-long"] {
+        let claim = claim(&run, "roedlach-vock", id);
+        assert_eq!(claim.verdict, ClaimVerdict::Pass, "{claim:?}");
+    }
+}
+
+#[test]
+fn run_without_loads_judges_no_load() {
+    let mut run = loaded_run(3, pi4_to_pi3);
+    run.trials.retain(|trial| trial.parameters["load"] == "none");
+    for (id, verdict) in verdicts(&run, "roedlach-vock") {
+        if id != "S4.4-long" {
+            assert_eq!(verdict, ClaimVerdict::NotRun, "{id}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Claims of a document, judged for a run.
 
+use dwell_units::BitRate;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::model::quantity::{delay, share, three_digits};
@@ -44,6 +45,8 @@ pub enum ClaimUnit {
     Ns,
     /// Nanoseconds per byte.
     NsPerByte,
+    /// Bits per second.
+    BitsPerSecond,
 }
 
 impl ClaimUnit {
@@ -55,6 +58,7 @@ impl ClaimUnit {
             Self::Number => three_digits(value),
             Self::Ns => delay(value),
             Self::NsPerByte => format!("{} ns per byte", three_digits(value)),
+            Self::BitsPerSecond => BitRate(value.round() as u64).to_string(),
         }
     }
 }
