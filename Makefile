@@ -21,7 +21,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test firmware setup-firmware test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
+.PHONY: help build soft-aes run test firmware setup-firmware test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,13 @@ fmt: ## format the code
 
 build: ## build release binaries in target/release
 	$(CARGO) build --release --locked --bins
+
+# The AES of the crate `aes` uses CPU instructions unless it is built without.
+soft-aes: ## build target/*/dwell-node-soft-aes for `dwell replay relay-delay`, whose AES uses no CPU instructions
+	RUSTFLAGS='--cfg aes_backend="soft"' $(CARGO) build --release --locked -p dwell-node-cli --bin dwell-node --target-dir target/soft-aes
+	mkdir -p target/release target/debug
+	ln -f target/soft-aes/release/dwell-node target/release/dwell-node-soft-aes
+	ln -f target/soft-aes/release/dwell-node target/debug/dwell-node-soft-aes
 
 nodes: setup-nodes ## build static dwell-node for devices in target/nodes, and check its size and memory (NODES="armv7 aarch64")
 	setup/nodes $(NODES)

@@ -14,10 +14,17 @@ use crate::{Device, Fleet, FleetError};
 
 /// Data by which a later process finds the nodes of a run, or removes what a dead runner left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum FleetHandle {
     /// The lab with this name.
     Lab(String),
+    /// A lab that another program than this one creates and runs in its nodes.
+    LabOfProgram {
+        /// Name of the lab.
+        name: String,
+        /// A `dwell` or `dwell-node` of this version, such as one built with other options.
+        program: PathBuf,
+    },
     /// Devices over SSH.
     Devices(DeviceBindings),
 }
@@ -72,10 +79,27 @@ impl FleetHandle {
         }
     }
 
+    /// Lets another program create the lab and run in its nodes.
+    ///
+    /// # Errors
+    /// The nodes are devices, which have programs of their own.
+    pub fn with_program(self, program: PathBuf) -> Result<Self, FleetError> {
+        match self {
+            Self::Lab(name) | Self::LabOfProgram { name, .. } => {
+                Ok(Self::LabOfProgram { name, program })
+            }
+            Self::Devices(_) => Err(FleetError::Nodes {
+                message: "only a lab can use another program".to_owned(),
+                unsupported: false,
+            }),
+        }
+    }
+
     /// Returns the fleet, without creating or connecting to any node.
     pub fn open(self, opener: Opener) -> Box<dyn Fleet> {
         match self {
             Self::Lab(name) => Box::new(LabFleet::new(opener.program, name)),
+            Self::LabOfProgram { name, program } => Box::new(LabFleet::new(program, name)),
             Self::Devices(devices) => Box::new(SshFleet::new(devices, opener)),
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn open(
 pub(super) fn devices(run: &RunRow) -> Result<Option<DeviceBindings>, Failure> {
     Ok(match handle(run)? {
         Some(FleetHandle::Devices(devices)) => Some(devices),
-        Some(FleetHandle::Lab(_)) | None => None,
+        Some(FleetHandle::Lab(_) | FleetHandle::LabOfProgram { .. }) | None => None,
     })
 }
 
