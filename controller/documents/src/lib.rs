@@ -7,12 +7,18 @@
 mod chung_2021;
 mod evidence;
 mod judgement;
+mod lines;
 mod miya_2020;
 mod miya_2020_idle;
 mod mok_2015;
 mod ramstetter;
+mod replay;
+mod roedlach_vock;
 
 use dwell_report::model::{JudgedClaims, Published, PublishedSender, RunData};
+
+pub use self::lines::{LINES, Line, Status, lines_of};
+pub use self::replay::{LabProgram, REPLAYS, Replay, ReplayCase, ReplayPlan};
 
 /// A document with claims or values.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +42,7 @@ pub const DOCUMENTS: &[Document] = &[
     mok_2015::DOCUMENT,
     ramstetter::DOCUMENT,
     chung_2021::DOCUMENT,
+    roedlach_vock::DOCUMENT,
 ];
 
 /// Documents with claims.
@@ -75,6 +82,5 @@ mod tests {
             assert_eq!(find(name).map(|document| document.cite), Some("Miya 2020"), "{name}");
         }
         assert!(find("other").is_none());
-        assert!(find("mok-2015").is_none(), "has no claims");
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct AccurateArgs {
 }
 
 /// The data directory.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct DataArgs {
     /// Directory of runs and samples
     #[arg(long, value_name = "DIR", env = "DWELL_DATA", default_value = "dwell-data")]

@@ -8,6 +8,7 @@ mod export;
 mod fleet;
 mod import;
 mod note;
+mod replay;
 mod report;
 mod run;
 mod runs;
@@ -36,6 +37,7 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     ("import", ["import ping.txt", "import capture.pcap --witness last"]),
     ("note", ["note last 'new antenna'", "note 20260101-1 'rain'"]),
     ("delete", ["delete 20260101-1", "delete last --yes"]),
+    ("replay", ["replay --list", "replay round-trip --short"]),
     ("device", ["device add pi4 pi@192.0.2.7", "device check"]),
     (
         "device add",
@@ -86,6 +88,8 @@ pub(crate) enum ControllerCommand {
     Note(note::Args),
     /// Delete a run and its samples
     Delete(delete::Args),
+    /// Repeat the experiment of a founding document and judge its claims
+    Replay(replay::Args),
     /// Manage devices: machines that are reached by SSH
     Device(device::Args),
     /// Serve pages and an HTTP API about runs, devices and experiments
@@ -105,6 +109,7 @@ impl ControllerCommand {
             Self::Import(args) => (import::run(args), &args.data),
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
+            Self::Replay(args) => (replay::run(args), &args.data),
             Self::Device(args) => (device::run(args), args.data()),
             Self::Serve(args) => (serve::run(args), args.data()),
         };

@@ -60,6 +60,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROLE=DEVICE", value_delimiter = ',')]
     on: Vec<String>,
 
+    /// Create the lab with this program and run it in the nodes: a dwell-node of this version that was
+    /// built with other options [default: this program]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "resume"])]
+    lab_program: Option<PathBuf>,
+
     /// Fail instead of waiting while another run uses a device
     #[arg(long)]
     no_wait: bool,
@@ -100,15 +105,51 @@ pub(crate) struct Args {
     pub(super) data: DataArgs,
 }
 
+impl Args {
+    /// Arguments that run the plan of a replay: a new run without questions.
+    pub(super) fn of_replay(
+        plan: &str,
+        on: Vec<String>,
+        lab_program: Option<PathBuf>,
+        quiet: bool,
+        data: &DataArgs,
+    ) -> Self {
+        Self {
+            plan: plan.into(),
+            set: Vec::new(),
+            on,
+            lab_program,
+            no_wait: false,
+            wait: false,
+            events: None,
+            dry_run: false,
+            resume: None,
+            seed: None,
+            yes: true,
+            json: false,
+            quiet,
+            data: data.clone(),
+        }
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let text = read_text(&args.plan)
+        .map_err(|error| Failure::usage(format!("{}: {error}", args.plan.display())))?;
+    run_text(args, &text).map(|(exit, _)| exit)
+}
+
+/// Runs a plan whose text is known; `args.plan` only names it in messages. Returns also the name of the
+/// run; `None` without one.
+pub(super) fn run_text(args: &Args, text: &str) -> Result<(Exit, Option<String>), Failure> {
     let mut events = Events::open(args.events.as_deref()).map_err(|error| {
         let path = args.events.as_deref().unwrap_or(Path::new("")).display();
         Failure::usage(format!("cannot write {path}, the file of --events: {error}"))
     })?;
-    let result = run_plan(args, &mut events);
+    let result = run_plan(args, text, &mut events);
     match &result {
-        Ok(Exit::Interrupted) => events.end("interrupted", None),
+        Ok((Exit::Interrupted, _)) => events.end("interrupted", None),
         // Every other end of a run is written where its reason is known.
         Ok(_) => {}
         Err(failure) => events.end("failed", Some(&format!("{:#}", failure.error))),
@@ -116,11 +157,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     result
 }
 
-fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
-    let text = read_text(&args.plan)
-        .map_err(|error| Failure::usage(format!("{}: {error}", args.plan.display())))?;
+fn run_plan(
+    args: &Args,
+    text: &str,
+    events: &mut Events,
+) -> Result<(Exit, Option<String>), Failure> {
     let wrong = |error: PlanError| Failure::usage(format!("{}: {error}", args.plan.display()));
-    let mut source = Source::parse(&text).map_err(wrong)?;
+    let mut source = Source::parse(text).map_err(wrong)?;
     for assignment in &args.set {
         source
             .set(assignment)
@@ -132,7 +175,8 @@ fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
     let expansion = expand(&source, seed).map_err(wrong)?;
     check_claims(&source, expansion.plan()).map_err(wrong)?;
     if args.dry_run {
-        return dry_run(args, &expansion).map_err(dry_run_failure(wrong));
+        let exit = dry_run(args, &expansion).map_err(dry_run_failure(wrong))?;
+        return Ok((exit, None));
     }
     if args.resume.is_none() {
         confirm(args, &expansion)?;
@@ -148,7 +192,7 @@ fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
     // Locked before the run is created, so that a second runner leaves no trace.
     let waits = args.wait || (!args.no_wait && uses_devices(args, &store, &source, &expansion)?);
     let Some(_lock) = lock(args, &store, waits, &stop, events)? else {
-        return Ok(Exit::Interrupted);
+        return Ok((Exit::Interrupted, None));
     };
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
@@ -162,7 +206,7 @@ fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
                 begin_events(events, &run);
                 events.end("finished", None);
                 conclude(args, &store, &run, Ok(RunEnd::Complete))?;
-                return Ok(Exit::Measured);
+                return Ok((Exit::Measured, Some(run.run)));
             }
             Resumption::None => {
                 confirm(args, &expansion)?;
@@ -181,7 +225,7 @@ fn run_plan(args: &Args, events: &mut Events) -> Result<Exit, Failure> {
         // `run` writes the end of the others.
         Ok(RunEnd::Interrupted) | Err(_) => {}
     }
-    conclude(args, &store, &run, outcome)
+    Ok((conclude(args, &store, &run, outcome)?, Some(run.run)))
 }
 
 fn begin_events(events: &mut Events, run: &RunRow) {
@@ -217,7 +261,16 @@ fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
     };
     let devices = binding::bind(topology, &args.on, owner, &mut find)?;
     // The matrix cannot vary the transport, so one handle serves all cells.
-    FleetHandle::new(topology, random(), devices).map_err(fleet_failure)
+    let handle = FleetHandle::new(topology, random(), devices).map_err(fleet_failure)?;
+    match &args.lab_program {
+        None => Ok(handle),
+        Some(program) => {
+            let found = program.canonicalize().map_err(|error| {
+                Failure::usage(format!("--lab-program {}: {error}", program.display()))
+            });
+            handle.with_program(found?).map_err(fleet_failure)
+        }
+    }
 }
 
 /// Locks the data directory. If `waits`, waits until other runs end, and until those have run that were

@@ -1,0 +1,152 @@
+//! Replays: the experiments of the founding documents as plans, which `dwell replay` runs and judges.
+
+/// The experiment of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Replay {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Author and year, as in docs/references.md.
+    pub cite: &'static str,
+    /// What it asks, in one sentence.
+    pub title: &'static str,
+    /// Prefix of the lines of the document, such as `S0`.
+    pub line: &'static str,
+    /// Its cases, of which the first is this machine as it is.
+    pub cases: &'static [ReplayCase],
+}
+
+/// A replay on one kind of machine. A claim is judged for each case, by the same test.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayCase {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What is special about it, as a clause.
+    pub what: &'static str,
+    /// The whole experiment, and one that takes minutes.
+    pub full: ReplayPlan,
+    /// The short form.
+    pub short: ReplayPlan,
+    /// Program of the lab's nodes.
+    pub program: LabProgram,
+}
+
+/// A plan of a replay.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayPlan {
+    /// File in the folder `plans`.
+    pub file: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// Program that runs in the nodes of a lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabProgram {
+    /// The running program.
+    Own,
+    /// `dwell-node-soft-aes` (`make soft-aes`), whose AES uses no CPU instructions.
+    SoftAes,
+}
+
+macro_rules! plan {
+    ($file:literal) => {
+        ReplayPlan {
+            file: concat!("plans/", $file),
+            text: include_str!(concat!("../../../plans/", $file)),
+        }
+    };
+}
+
+const THIS_MACHINE: &str = "this-machine";
+
+/// All replays, in the order of the documents.
+pub const REPLAYS: &[Replay] = &[
+    Replay {
+        name: "relay-delay",
+        cite: "Miya 2020",
+        title: "How long does relaying a packet take in the kernel, in a program, and with encryption?",
+        line: "S0",
+        cases: &[
+            ReplayCase {
+                name: THIS_MACHINE,
+                what: "this machine, with AES instructions if its processor has them",
+                full: plan!("relay-delay.toml"),
+                short: plan!("relay-delay-short.toml"),
+                program: LabProgram::Own,
+            },
+            ReplayCase {
+                name: "slow-board",
+                what: "nearer to a Pi Zero: AES without CPU instructions, and a tenth of a processor",
+                full: plan!("relay-delay-board.toml"),
+                short: plan!("relay-delay-board-short.toml"),
+                program: LabProgram::SoftAes,
+            },
+        ],
+    },
+    Replay {
+        name: "stable-ping",
+        cite: "Ramstetter",
+        title: "How far do mean and variance of round trips fall if drivers timestamp and answer?",
+        line: "S1",
+        cases: &[ReplayCase {
+            name: THIS_MACHINE,
+            what: "this machine",
+            full: plan!("stable-ping.toml"),
+            short: plan!("stable-ping-short.toml"),
+            program: LabProgram::Own,
+        }],
+    },
+    Replay {
+        name: "send-accuracy",
+        cite: "Mok 2015",
+        title: "Up to which rate does a machine send packets on time?",
+        line: "S2",
+        cases: &[ReplayCase {
+            name: THIS_MACHINE,
+            what: "this machine",
+            full: plan!("send-accuracy.toml"),
+            short: plan!("send-accuracy-short.toml"),
+            program: LabProgram::Own,
+        }],
+    },
+    Replay {
+        name: "microcontroller",
+        cite: "Chung 2021",
+        title: "How much longer does TCP take than UDP between a client and a microcontroller?",
+        line: "S3",
+        cases: &[ReplayCase {
+            name: THIS_MACHINE,
+            what: "a simulated node, exact and as an Arduino Uno",
+            full: plan!("microcontroller.toml"),
+            short: plan!("microcontroller-short.toml"),
+            program: LabProgram::Own,
+        }],
+    },
+    Replay {
+        name: "round-trip",
+        cite: "Roedlach/Vock",
+        title: "How long are UDP round trips without load, under network load and under CPU load?",
+        line: "S4",
+        cases: &[ReplayCase {
+            name: THIS_MACHINE,
+            what: "this machine",
+            full: plan!("round-trip.toml"),
+            short: plan!("round-trip-short.toml"),
+            program: LabProgram::Own,
+        }],
+    },
+];
+
+impl Replay {
+    /// Finds a replay by its name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        REPLAYS.iter().find(|replay| replay.name == name)
+    }
+}
+
+impl ReplayCase {
+    /// The plan of one of the forms.
+    pub fn plan(&self, short: bool) -> ReplayPlan {
+        if short { self.short } else { self.full }
+    }
+}

@@ -1,0 +1,338 @@
+//! `dwell replay`: repeats the experiment of a founding document, and judges its claims.
+
+mod on_devices;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use dwell_documents::{LabProgram, REPLAYS, Replay, ReplayCase, lines_of};
+use dwell_node_cli::{Exit, Failure, say, terminal};
+use dwell_plan::{Estimate, Source, expand};
+use dwell_report::Table;
+use dwell_report::model::{Claim, ClaimVerdict};
+use dwell_results::{amounts, judged_data};
+use serde_json::{Value, json};
+
+use super::data::{DataArgs, find, say_problem};
+use super::{run, show};
+
+/// Name of the program of [`LabProgram::SoftAes`], beside `dwell`.
+const SOFT_AES_PROGRAM: &str = "dwell-node-soft-aes";
+
+/// Arguments of `replay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each case of a replay is a plan, which is run, stored and judged like any other run; `dwell show` and \
+`dwell report` show it again. The verdict on a claim is pass, fail, cannot-tell or not-run. \
+docs/founding-documents.md explains the documents and what dwell does about each of their lines.\n\
+Exit codes: 0 the cases were run, whatever the verdicts; 1 runtime failure; 2 usage error; 4 not \
+supported or not permitted here; 130 interrupted.")]
+pub(crate) struct Args {
+    /// Name of the replay (`dwell replay --list`)
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+
+    /// List the replays with their cost
+    #[arg(long, conflicts_with_all = ["name", "short", "case", "on"])]
+    list: bool,
+
+    /// With --list: print only the names
+    #[arg(long, requires = "list")]
+    names: bool,
+
+    /// Run the short form: fewer levels of each parameter, minutes instead of hours
+    #[arg(long)]
+    short: bool,
+
+    /// Run only this case; may be repeated [default: all]
+    #[arg(long, value_name = "CASE")]
+    case: Vec<String>,
+
+    /// Measure on devices instead of in a lab, such as n1=pi4,n2=pi3: a device for each node of the
+    /// plan's lab
+    #[arg(long, value_name = "NODE=DEVICE", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// Write a report of each case into this directory [default: the data directory]
+    #[arg(short = 'o', long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Print the verdicts as one JSON object (dwell.replay/1)
+    #[arg(long)]
+    json: bool,
+
+    /// Print no progress, only the verdicts
+    #[arg(short = 'q', long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    pub(super) data: DataArgs,
+}
+
+/// A case that was run.
+struct JudgedCase {
+    case: &'static ReplayCase,
+    /// Name of the run, or why the case was not run.
+    outcome: Result<JudgedRun, String>,
+}
+
+struct JudgedRun {
+    run: String,
+    claims: Vec<Claim>,
+    report: PathBuf,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let Some(name) = &args.name else {
+        return if args.names { list_names() } else { list(args.json) };
+    };
+    let replay = Replay::find(name).ok_or_else(|| {
+        let known: Vec<&str> = REPLAYS.iter().map(|replay| replay.name).collect();
+        Failure::usage(format!("no replay is called '{name}'; known: {}", known.join(", ")))
+    })?;
+    let mut judged = Vec::new();
+    for case in cases(replay, &args.case)? {
+        match run_case(args, case)? {
+            (Exit::Interrupted, _) => return Ok(Exit::Interrupted),
+            (_, outcome) => judged.push(JudgedCase { case, outcome }),
+        }
+    }
+    let mut out = terminal::stdout();
+    if args.json {
+        super::print(&format!("{:#}", object(args, replay, &judged)))?;
+    } else {
+        print(&mut out, replay, &judged)?;
+    }
+    let any = judged.iter().any(|case| case.outcome.is_ok());
+    Ok(if any { Exit::Measured } else { Exit::Unsupported })
+}
+
+/// Returns the wanted cases of a replay.
+fn cases(replay: &'static Replay, wanted: &[String]) -> Result<Vec<&'static ReplayCase>, Failure> {
+    for name in wanted {
+        if !replay.cases.iter().any(|case| case.name == name) {
+            let known: Vec<&str> = replay.cases.iter().map(|case| case.name).collect();
+            return Err(Failure::usage(format!(
+                "invalid value {name} for --case: {} has {}",
+                replay.name,
+                known.join(", ")
+            )));
+        }
+    }
+    let is_wanted =
+        |case: &&ReplayCase| wanted.is_empty() || wanted.iter().any(|name| name == case.name);
+    Ok(replay.cases.iter().filter(is_wanted).collect())
+}
+
+/// Runs the plan of a case and judges it.
+fn run_case(
+    args: &Args,
+    case: &'static ReplayCase,
+) -> Result<(Exit, Result<JudgedRun, String>), Failure> {
+    let plan = case.plan(args.short);
+    let lab_program = match lab_program(case.program) {
+        Ok(program) => program,
+        Err(reason) => {
+            say(&format!("dwell: {}: {reason}", case.name));
+            return Ok((Exit::Measured, Err(reason)));
+        }
+    };
+    let text = if args.on.is_empty() {
+        plan.text.to_owned()
+    } else {
+        if lab_program.is_some() {
+            let reason = "devices have programs of their own".to_owned();
+            return Ok((Exit::Measured, Err(reason)));
+        }
+        on_devices::rewritten(plan.text).map_err(Failure::usage)?
+    };
+    if !args.quiet {
+        say(&format!("{}: {} ({})", case.name, case.what, plan.file));
+    }
+    let run_args =
+        run::Args::of_replay(plan.file, args.on.clone(), lab_program, args.quiet, &args.data);
+    let (exit, run) = run::run_text(&run_args, &text)?;
+    let Some(run) = run.filter(|_| exit == Exit::Measured) else {
+        return Ok((exit, Err("nothing was measured".to_owned())));
+    };
+    let store = args.data.open_to_read()?;
+    let row = find(&store, &run)?;
+    let data = judged_data(&store, &row, true, &say_problem)?;
+    let folder = args.output.as_deref().unwrap_or(store.dir());
+    let report = folder.join(format!("{run}.html"));
+    std::fs::write(&report, dwell_report::page(&data))
+        .with_context(|| format!("cannot write {}", report.display()))?;
+    let claims = data.claims.map_or_else(Vec::new, |judged| judged.claims);
+    Ok((exit, Ok(JudgedRun { run, claims, report })))
+}
+
+/// Returns the program of a lab's nodes, `None` for this one; the reason if it was not built.
+fn lab_program(program: LabProgram) -> Result<Option<PathBuf>, String> {
+    match program {
+        LabProgram::Own => Ok(None),
+        LabProgram::SoftAes => {
+            let own = std::env::current_exe().map_err(|error| error.to_string())?;
+            let path = own.with_file_name(SOFT_AES_PROGRAM);
+            if path.exists() {
+                return Ok(Some(path));
+            }
+            Err(format!("{} does not exist; `make soft-aes` builds it", path.display()))
+        }
+    }
+}
+
+fn list_names() -> Result<Exit, Failure> {
+    let names: Vec<&str> = REPLAYS.iter().map(|replay| replay.name).collect();
+    super::print(&names.join("\n"))?;
+    Ok(Exit::Measured)
+}
+
+fn list(as_json: bool) -> Result<Exit, Failure> {
+    if as_json {
+        let all: Vec<Value> = REPLAYS.iter().map(described).collect::<Result<_, Failure>>()?;
+        super::print(&format!("{:#}", json!({ "schema": "dwell.replays/1", "replays": all })))?;
+        return Ok(Exit::Measured);
+    }
+    let mut rows = Vec::new();
+    for replay in REPLAYS {
+        for case in replay.cases {
+            let [short, full] = [true, false].map(|short| case.plan(short).text);
+            rows.push(vec![
+                replay.name.to_owned(),
+                case.name.to_owned(),
+                time_text(short)?,
+                time_text(full)?,
+                "root".to_owned(),
+                format!("{}: {}", replay.cite, case.what),
+            ]);
+        }
+    }
+    let heads = ["name", "case", "--short", "full", "needs", "document and case"];
+    let table = Table { columns: heads.map(str::to_owned).to_vec(), rows };
+    show::print_table(&mut terminal::stdout(), &table)?;
+    Ok(Exit::Measured)
+}
+
+/// Expected time of a plan.
+fn estimate(text: &str) -> Result<Estimate, Failure> {
+    let wrong = |error| Failure::usage(format!("{error}"));
+    let source = Source::parse(text).map_err(wrong)?;
+    Estimate::of_all(&expand(&source, 1).map_err(wrong)?).map_err(wrong)
+}
+
+fn time_text(text: &str) -> Result<String, Failure> {
+    let of = estimate(text)?;
+    Ok(format!("{}{}", if of.at_least { "at least " } else { "" }, amounts::time(of.time)))
+}
+
+fn described(replay: &Replay) -> Result<Value, Failure> {
+    let case = |case: &ReplayCase| -> Result<Value, Failure> {
+        let [short, full] = [true, false].map(|short| case.plan(short));
+        Ok(json!({
+            "case": case.name,
+            "what": case.what,
+            "short": { "plan": short.file, "time_ns": estimate(short.text)?.time.0 },
+            "full": { "plan": full.file, "time_ns": estimate(full.text)?.time.0 },
+            "needs": ["root"],
+        }))
+    };
+    let cases: Vec<Value> = replay.cases.iter().map(case).collect::<Result<_, _>>()?;
+    Ok(json!({
+        "replay": replay.name, "document": replay.cite, "title": replay.title, "cases": cases,
+    }))
+}
+
+fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Value {
+    let case = |one: &JudgedCase| match &one.outcome {
+        Ok(run) => json!({
+            "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
+            "run": run.run, "report": run.report, "claims": run.claims, "reason": null,
+        }),
+        Err(reason) => json!({
+            "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
+            "run": null, "report": null, "claims": [], "reason": reason,
+        }),
+    };
+    json!({
+        "schema": "dwell.replay/1",
+        "replay": replay.name,
+        "document": replay.cite,
+        "form": if args.short { "short" } else { "full" },
+        "cases": judged.iter().map(case).collect::<Vec<_>>(),
+        "lines": lines_of(replay.line)
+            .map(|line| json!({
+                "id": line.id, "what": line.what, "status": line.status.name(), "how": line.how,
+            }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Result<()> {
+    writeln!(out, "{} ({})", replay.title, replay.cite)?;
+    for one in judged {
+        writeln!(out, "\n{}: {}", one.case.name, one.case.what)?;
+        let run = match &one.outcome {
+            Ok(run) => run,
+            Err(reason) => {
+                writeln!(out, "not run: {reason}")?;
+                continue;
+            }
+        };
+        writeln!(out, "run {}, {}", run.run, counts(&run.claims))?;
+        for claim in &run.claims {
+            let [found, published, own] = claim.numbers();
+            let against = match claim.published {
+                Some(_) => format!("published {published}"),
+                None => format!("own limit {own}"),
+            };
+            let (id, verdict) = (&claim.id, claim.verdict.words());
+            writeln!(out, "{id} {verdict}: here {found}, {against}. {}", claim.text())?;
+        }
+        writeln!(out, "report: {}", run.report.display())?;
+    }
+    let rows = lines_of(replay.line)
+        .map(|line| [line.id, line.status.name(), line.what, line.how].map(str::to_owned).to_vec());
+    let heads = ["line", "in dwell", "document", "how"].map(str::to_owned).to_vec();
+    show::print_table(out, &Table { columns: heads, rows: rows.collect() })
+}
+
+/// Number of claims by verdict.
+fn counts(claims: &[Claim]) -> String {
+    let verdicts =
+        [ClaimVerdict::Pass, ClaimVerdict::Fail, ClaimVerdict::CannotTell, ClaimVerdict::NotRun];
+    let parts = verdicts.map(|verdict| {
+        let n = claims.iter().filter(|claim| claim.verdict == verdict).count();
+        format!("{n} {}", verdict.words())
+    });
+    format!("{} claims: {}", claims.len(), parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_of_a_replay_is_valid_and_has_claims() {
+        for plan in
+            REPLAYS.iter().flat_map(|replay| replay.cases).flat_map(|it| [it.full, it.short])
+        {
+            let expansion = expand(&Source::parse(plan.text).unwrap(), 1);
+            let expansion = expansion.unwrap_or_else(|error| panic!("{}: {error}", plan.file));
+            let claims = expansion.plan().claims.as_deref();
+            assert!(claims.and_then(dwell_documents::find).is_some(), "{}: {claims:?}", plan.file);
+        }
+    }
+
+    #[test]
+    fn every_plan_of_a_replay_can_run_on_devices() {
+        for case in REPLAYS.iter().flat_map(|replay| replay.cases) {
+            if case.program == LabProgram::Own {
+                let text = on_devices::rewritten(case.short.text).unwrap();
+                let expansion = expand(&Source::parse(&text).unwrap(), 1);
+                expansion.unwrap_or_else(|error| panic!("{}: {error}", case.short.file));
+            }
+        }
+    }
+}
