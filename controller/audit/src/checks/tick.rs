@@ -1,0 +1,340 @@
+//! Quantisation: values that are multiples of a tick coarser than their printed digits.
+//!
+//! The phases of the values are tested at every tick size of a grid (Rayleigh's test of a
+//! periodogram). A tick must explain the values nearly completely, not only significantly, and the
+//! values must be on at least five different multiples: two clusters always have a common divisor.
+
+use std::f64::consts::TAU;
+
+use super::Found;
+use crate::finding::{Finding, quantity};
+use crate::table::{Column, Table};
+
+/// Minimum number of distinct values.
+const MIN_VALUES: usize = 8;
+/// Maximum number of distinct values that are tested.
+const MAX_VALUES: usize = 400;
+/// Minimum number of different multiples.
+const MIN_MULTIPLES: usize = 5;
+/// Mean resultant of the phases from which a tick explains the values.
+const MIN_RESULTANT: f64 = 0.85;
+/// Number of tested frequencies per independent one.
+const OVERSAMPLING: f64 = 6.0;
+/// Maximum number of tested frequencies.
+const MAX_FREQUENCIES: usize = 100_000;
+/// Probability of a false tick in one column.
+const FALSE_ALARM: f64 = 5e-4;
+/// Minimum tick in printed steps: values at every other step are no evidence.
+const MIN_TICK_STEPS: f64 = 2.5;
+/// Relative difference up to which the ticks of two tables are one.
+const SAME_TICK: f64 = 0.03;
+
+/// A tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tick {
+    /// Size, in the unit of the values.
+    pub(crate) size: f64,
+    /// Mean distance from the nearest multiple, in ticks; 0.25 by chance.
+    pub(crate) residual: f64,
+    /// Number of values.
+    pub(crate) count: usize,
+}
+
+/// Looks for ticks in every table, and joins those that tables have in common.
+pub(crate) fn check(tables: &[Table], found: &mut Found) {
+    let mut ticks: Vec<(&Table, &Column, Tick)> = Vec::new();
+    for table in tables {
+        for column in table.measures() {
+            let values: Vec<f64> = column.present().collect();
+            if distinct(&values).len() < MIN_VALUES {
+                if table.rows > 0 && column.role == crate::table::Role::Latency {
+                    found.cannot_tell(
+                        "quantisation",
+                        &table.name,
+                        format!("{} has fewer than {MIN_VALUES} distinct values", column.name),
+                    );
+                }
+                continue;
+            }
+            if let Some(tick) = find(&values, column.totals.fine_step()) {
+                ticks.push((table, column, tick));
+            }
+        }
+    }
+    for (table, column, tick) in &ticks {
+        let unit = column.unit_name();
+        let message = format!(
+            "the {} values of {} are multiples of {}: the clock or the program has this tick \
+             (mean distance from a multiple {:.3} ticks, 0.25 by chance)",
+            tick.count,
+            column.name,
+            quantity(tick.size, unit),
+            tick.residual
+        );
+        let finding = Finding::note("quantisation", message).value(tick.size, unit);
+        found.push(finding.column(&column.name).table(&table.name));
+    }
+    joint(&ticks, found);
+}
+
+/// One tick from all tables with nearly the same: more values, a better estimate.
+fn joint(ticks: &[(&Table, &Column, Tick)], found: &mut Found) {
+    let nanos = |(_, column, tick): &(&Table, &Column, Tick)| {
+        column.unit.map_or(tick.size, |unit| tick.size * unit.nanos())
+    };
+    let Some(first) = ticks.first() else { return };
+    let unit = first.1.unit;
+    let members: Vec<_> = ticks
+        .iter()
+        .filter(|other| (nanos(other) / nanos(first) - 1.0).abs() < SAME_TICK)
+        .filter(|other| other.1.unit == unit)
+        .collect();
+    if members.len() < 2 {
+        return;
+    }
+    let values: Vec<f64> = members.iter().flat_map(|(_, column, _)| column.present()).collect();
+    let Some(tick) = refine(&values, first.2.size) else { return };
+    let names: Vec<&str> = members.iter().map(|(table, ..)| table.name.as_str()).collect();
+    let unit = first.1.unit_name();
+    let message = format!(
+        "the {} values of {} have one tick of {} (mean distance from a multiple {:.3} ticks)",
+        tick.count,
+        names.join(", "),
+        quantity(tick.size, unit),
+        tick.residual
+    );
+    found.push(Finding::note("quantisation", message).value(tick.size, unit));
+}
+
+/// Finds the largest tick of which the values are multiples, possibly with a common offset. `step`
+/// is the step of their last printed digit.
+pub(crate) fn find(values: &[f64], step: f64) -> Option<Tick> {
+    let mut sample = distinct(values);
+    // Rare long delays would stretch the grid of tick sizes.
+    if sample.len() > 40 {
+        sample.truncate(sample.len() * 95 / 100);
+    }
+    let sample = thinned(&sample, MAX_VALUES);
+    let n = sample.len() as f64;
+    let range = sample.last()? - sample.first()?;
+    if sample.len() < MIN_VALUES || range <= 0.0 || step.is_nan() {
+        return None;
+    }
+    if let Some(tick) = exact(values, &sample, step) {
+        return Some(tick);
+    }
+    // From a quarter of the range down to where n phases fit by chance.
+    let largest = range / 4.0;
+    let span = if sample.len() < 100 { 2.0 * n } else { MAX_FREQUENCIES as f64 / OVERSAMPLING };
+    let smallest = (step * MIN_TICK_STEPS).max(range / span);
+    if smallest >= largest {
+        return None;
+    }
+    let spacing = 1.0 / (range * OVERSAMPLING);
+    let [low, high] = [1.0 / largest, 1.0 / smallest];
+    let frequencies = (((high - low) / spacing) as usize + 1).min(MAX_FREQUENCIES);
+    let resultants = periodogram(&sample, low, spacing, frequencies);
+    // Of nearly equal resultants the largest tick, because its divisors fit as well.
+    let best = resultants.iter().copied().fold(0.0, f64::max);
+    if best < MIN_RESULTANT {
+        return None;
+    }
+    let at = resultants.iter().position(|resultant| *resultant >= best - 0.03)?;
+    let at = peak(&resultants, at);
+    let resultant = resultants[at];
+    // Rayleigh: the square of the resultant times n is nearly exponential.
+    let chance = frequencies as f64 / OVERSAMPLING * 2.0 * (-n * resultant * resultant).exp();
+    if chance > FALSE_ALARM {
+        return None;
+    }
+    let tick = refine_around(values, 1.0 / (low + at as f64 * spacing), &sample)?;
+    let multiples = multiples(&sample, tick.size);
+    (multiples >= MIN_MULTIPLES && tick.residual < 0.12).then_some(tick)
+}
+
+/// A tick of which all values are exact multiples in printed steps.
+fn exact(values: &[f64], sample: &[f64], step: f64) -> Option<Tick> {
+    let first = sample[0];
+    let steps: Vec<u64> = sample
+        .iter()
+        .map(|value| ((value - first) / step).round() as u64)
+        .filter(|steps| *steps > 0)
+        .collect();
+    let is_exact = values
+        .iter()
+        .take(10_000)
+        .all(|value| ((value / step) - (value / step).round()).abs() < 1e-3);
+    if !is_exact || steps.is_empty() {
+        return None;
+    }
+    let divisor = steps.iter().copied().fold(0, gcd);
+    // All values, not only the sample.
+    let divisor =
+        values.iter().map(|value| ((value - first).abs() / step).round() as u64).fold(divisor, gcd);
+    if divisor < 2 {
+        return None;
+    }
+    // That values agree by chance has the probability divisor^-(n - 1).
+    let chance = -(steps.len() as f64 - 1.0) * (divisor as f64).ln();
+    let size = divisor as f64 * step;
+    // Whole numbers printed as "12.0" are a format, not a tick.
+    if divisor == 10 && (size - 1.0).abs() < 1e-9 {
+        return None;
+    }
+    if chance > FALSE_ALARM.ln() - 4.0 || multiples(sample, size) < MIN_MULTIPLES {
+        return None;
+    }
+    Some(Tick { size, residual: 0.0, count: values.len() })
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Mean resultants of the phases at equally spaced frequencies.
+fn periodogram(sample: &[f64], low: f64, spacing: f64, frequencies: usize) -> Vec<f64> {
+    let first = sample[0];
+    // Each phase advances by a constant rotation from frequency to frequency.
+    let mut phasors: Vec<[f64; 4]> = sample
+        .iter()
+        .map(|value| {
+            let (sin, cos) = (TAU * (value - first) * low).sin_cos();
+            let (step_sin, step_cos) = (TAU * (value - first) * spacing).sin_cos();
+            [cos, sin, step_cos, step_sin]
+        })
+        .collect();
+    (0..frequencies)
+        .map(|_| {
+            let (mut real, mut imaginary) = (0.0, 0.0);
+            for [cos, sin, step_cos, step_sin] in &mut phasors {
+                real += *cos;
+                imaginary += *sin;
+                let next = *cos * *step_cos - *sin * *step_sin;
+                *sin = *sin * *step_cos + *cos * *step_sin;
+                *cos = next;
+            }
+            real.hypot(imaginary) / sample.len() as f64
+        })
+        .collect()
+}
+
+/// Climbs to the local maximum.
+fn peak(resultants: &[f64], start: usize) -> usize {
+    let mut at = start;
+    while resultants.get(at + 1).is_some_and(|next| *next > resultants[at]) {
+        at += 1;
+    }
+    at
+}
+
+/// Improves an estimate; prefers multiples without an offset if they fit.
+fn refine(values: &[f64], size: f64) -> Option<Tick> {
+    refine_around(values, size, &thinned(&distinct(values), MAX_VALUES))
+}
+
+fn refine_around(values: &[f64], size: f64, sample: &[f64]) -> Option<Tick> {
+    let range = (sample.last()? - sample.first()?).max(size);
+    let largest = sample.iter().map(|value| value.abs()).fold(0.0, f64::max);
+    // Without an offset, multiples from 0.
+    let from_zero = best_near(sample, size, 0.6 * size * size / range, |value, tick| {
+        (value / tick - (value / tick).round()).abs()
+    });
+    let first = sample[0];
+    let with_offset = best_near(sample, size, 0.6 * size * size / range, |value, tick| {
+        ((value - first) / tick - ((value - first) / tick).round()).abs()
+    });
+    let offset_is_needed = from_zero.1 > with_offset.1.max(0.05) * 1.5 || largest > 200.0 * range;
+    let (size, residual) = if offset_is_needed { with_offset } else { from_zero };
+    Some(Tick { size, residual, count: values.len() })
+}
+
+/// The tick near `size` with the smallest mean distance, and that distance.
+fn best_near(
+    sample: &[f64],
+    size: f64,
+    width: f64,
+    distance: impl Fn(f64, f64) -> f64,
+) -> (f64, f64) {
+    const STEPS: i32 = 400;
+    (-STEPS..=STEPS)
+        .map(|at| {
+            let tick = size + width * f64::from(at) / f64::from(STEPS);
+            // Squares give the least-squares tick.
+            let squares: f64 = sample.iter().map(|value| distance(*value, tick).powi(2)).sum();
+            let mean = sample.iter().map(|value| distance(*value, tick)).sum::<f64>();
+            (tick, mean / sample.len() as f64, squares)
+        })
+        .min_by(|a, b| a.2.total_cmp(&b.2))
+        .map_or((size, 1.0), |(tick, mean, _)| (tick, mean))
+}
+
+/// Number of different multiples that the values are on.
+fn multiples(sample: &[f64], tick: f64) -> usize {
+    let mut numbers: Vec<i64> =
+        sample.iter().map(|value| ((value - sample[0]) / tick).round() as i64).collect();
+    numbers.dedup();
+    numbers.len()
+}
+
+fn distinct(values: &[f64]) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.dedup();
+    sorted
+}
+
+/// At most `limit` values, evenly spaced by rank.
+fn thinned(values: &[f64], limit: usize) -> Vec<f64> {
+    if values.len() <= limit {
+        return values.to_vec();
+    }
+    (0..limit).map(|at| values[at * values.len() / limit]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const SEED: u64 = 29;
+
+    /// Latencies around 500 that a clock with this tick rounds down.
+    fn ticked(n: usize, tick: f64, jitter: f64) -> Vec<f64> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        (0..n)
+            .map(|_| {
+                let value: f64 = 300.0 + 400.0 * rng.random::<f64>();
+                ((value / tick).floor() * tick + jitter * (rng.random::<f64>() - 0.5)).round()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ticks_of_several_sizes_are_found() {
+        for tick in [10.0, 15.625, 20.0, 46.35, 33.333] {
+            let found = find(&ticked(60, tick, 0.0), 1.0);
+            let found = found.unwrap_or_else(|| panic!("seed {SEED}, tick {tick}"));
+            assert!((found.size / tick - 1.0).abs() < 0.01, "seed {SEED}, {tick}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn smooth_values_have_no_tick() {
+        for n in [13, 40, 1_000] {
+            assert_eq!(find(&ticked(n, 1.0, 0.0), 1.0), None, "{n}");
+        }
+    }
+
+    #[test]
+    fn two_clusters_are_no_tick() {
+        let values =
+            [1024., 979., 972., 978., 980., 1024., 2000., 2002., 2004., 1023., 977., 981., 2001.];
+        assert_eq!(find(&values, 1.0), None);
+    }
+}
