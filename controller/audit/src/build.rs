@@ -1,6 +1,6 @@
 //! Builds a table from blocks of rows.
 
-use crate::block::Block;
+use crate::block::{Block, BlockColumn};
 use crate::decimal::power_of_ten;
 use crate::layout::{Format, Layout};
 use crate::table::{
@@ -13,9 +13,9 @@ use crate::unit::Unit;
 /// Maximum number of cells that are kept; of larger tables evenly spaced blocks are.
 const MAX_KEPT_CELLS: usize = 3 << 20;
 
-/// Collects rows of a table.
+/// Collects rows of a table, in their order and with bounded memory.
 #[derive(Debug)]
-pub(crate) struct TableBuilder {
+pub struct TableBuilder {
     table: Table,
     /// Every `stride`-th block is kept.
     stride: usize,
@@ -54,15 +54,18 @@ impl TableBuilder {
             column
         };
         let columns: Vec<Column> = layout.columns.iter().map(column).collect();
+        let mut builder = Self::of_columns(source, columns);
+        builder.table.limits.clone_from(&layout.limits);
+        for (days, column) in builder.days.iter_mut().zip(&layout.columns) {
+            days.applies = column.format == Format::Clock && !column.dated;
+        }
+        builder
+    }
+
+    /// Starts a table with these columns, which have no rows yet.
+    pub fn of_columns(source: &str, columns: Vec<Column>) -> Self {
         let analysed = columns.iter().filter(|column| column.content != Content::Text).count();
-        let days = layout
-            .columns
-            .iter()
-            .map(|column| Days {
-                applies: column.format == Format::Clock && !column.dated,
-                ..Days::default()
-            })
-            .collect();
+        let days = vec![Days::default(); columns.len()];
         let at = |role: Role, content: Content| {
             columns.iter().position(|column| column.role == role && column.content == content)
         };
@@ -71,7 +74,6 @@ impl TableBuilder {
         let stamps = at(Role::Sent, Content::Time).zip(at(Role::Received, Content::Time));
         let indexes = stamps.map(|(sent, received)| StampIndexes { sent, received, latency });
         let mut table = Table { source: source.to_owned(), columns, ..Table::default() };
-        table.limits = layout.limits.clone();
         table.stamps = indexes.map(|_| StampComparison::default());
         Self {
             table,
@@ -81,6 +83,21 @@ impl TableBuilder {
             indexes,
             short_rows: 0,
         }
+    }
+
+    /// Adds rows of whole numbers: one list of values per column, all of one length, NaN where
+    /// missing.
+    pub fn add_whole_numbers(&mut self, columns: Vec<Vec<f64>>) {
+        let rows = columns.first().map_or(0, Vec::len);
+        let columns = columns
+            .into_iter()
+            .map(|values| BlockColumn {
+                exponents: vec![0; values.len()],
+                values,
+                trailing_zeros: 0,
+            })
+            .collect();
+        self.add(Block { rows, columns, ..Block::default() });
     }
 
     /// Adds the next rows.
@@ -118,13 +135,13 @@ impl TableBuilder {
     }
 
     /// Returns the table.
-    pub(crate) fn finish(mut self) -> Table {
+    pub fn finish(mut self) -> Table {
         self.table.short_rows = self.short_rows;
         self.table
     }
 
     /// Keeps rows that belong to a kept block of rows.
-    fn keep(&mut self, cells: &[crate::block::BlockColumn], rows: usize) {
+    fn keep(&mut self, cells: &[BlockColumn], rows: usize) {
         let mut at = 0;
         while at < rows {
             let row = self.table.rows as usize;

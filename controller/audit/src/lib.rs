@@ -31,6 +31,7 @@ mod timestamp;
 mod unit;
 
 pub use audit::{audit, audit_description, audit_tables};
+pub use build::TableBuilder;
 pub use columns::Mapping;
 pub use csv::{read, read_file};
 pub use document::Document;
