@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::unit::Unit;
+
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -133,8 +135,17 @@ pub(crate) fn number(value: f64, digits: usize) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Formats a value with about five significant digits and its unit.
+/// Formats a value with about five significant digits and its unit. Times that are short or long in
+/// their unit are shown in another.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    const SHOWN: std::ops::Range<f64> = 1e-2..1e5;
+    if let Some(own) = Unit::parse(unit).filter(|_| value != 0.0 && !SHOWN.contains(&value.abs())) {
+        let shown = |other: &Unit| (1.0..1e3).contains(&(value * own.to(*other)).abs());
+        let seconds = [Unit::Nanos, Unit::Micros, Unit::Millis, Unit::Seconds];
+        if let Some(other) = seconds.into_iter().find(shown).filter(|other| *other != own) {
+            return quantity(value * own.to(other), other.name());
+        }
+    }
     let digits = match value.abs() {
         magnitude if magnitude >= 10_000.0 || magnitude == 0.0 => 1,
         magnitude => (4 - magnitude.log10().floor() as i32).clamp(0, 12) as usize,
@@ -174,7 +185,7 @@ mod tests {
     fn values_are_shown_with_few_digits() {
         assert_eq!(quantity(496.0, "ms"), "496 ms");
         assert_eq!(quantity(46.348_21, "ms"), "46.348 ms");
-        assert_eq!(quantity(0.000_281_354, "s"), "0.00028135 s");
+        assert_eq!(quantity(0.000_281_354, "s"), "281.35 us");
         assert_eq!(quantity(22_494.0, ""), "22494");
         assert_eq!(significant(0.1 + 0.2), 0.3);
     }

@@ -133,7 +133,9 @@ impl Table {
         if !measures.is_empty() {
             return measures;
         }
-        numbers().filter(|column| column.role == Role::Other && !column.is_axis()).collect()
+        numbers()
+            .filter(|column| column.role == Role::Other && !column.is_axis() && !column.rises())
+            .collect()
     }
 
     /// The column that printed statistics refer to: the latency, or the first measured column.
@@ -190,6 +192,11 @@ impl Column {
 
     fn has_time_unit(&self) -> bool {
         self.unit.is_some() && self.role == Role::Other
+    }
+
+    /// Whether the values never fall, like times of events.
+    fn rises(&self) -> bool {
+        self.totals.count >= 3 && self.totals.falls == 0
     }
 
     /// Whether the values look like a counter or a setting: they never change or rise by a constant.

@@ -9,6 +9,8 @@ use crate::unit::Unit;
 const MIN_VALUES: u64 = 8;
 /// Ratio of neighbouring values from which there is a gap between clusters.
 const MIN_GAP_RATIO: f64 = 1.08;
+/// The same in usual distances between neighbouring values.
+const MIN_GAP_SPACINGS: f64 = 8.0;
 /// Gap in widths of the narrower neighbour from which a cluster is detached.
 const MIN_GAP_WIDTHS: f64 = 3.0;
 /// Minimum number of values in a cluster.
@@ -17,6 +19,8 @@ const MIN_MEMBERS: u64 = 3;
 const MAX_WIDTH: f64 = 0.06;
 /// Probability that scattered long delays form a cluster by chance.
 const FALSE_ALARM: f64 = 1e-4;
+/// The same at a usual time-out, where few of them would be.
+const USUAL_FALSE_ALARM: f64 = 1e-3;
 /// Relative distance between a cluster and the multiple of a time-out.
 const TIMEOUT_TOLERANCE: f64 = 0.03;
 /// Usual time-outs, in milliseconds: delayed acknowledgements (40, 200), retransmissions (200,
@@ -85,11 +89,15 @@ fn weighted(table: &Table, column: &Column) -> Vec<(f64, u64)> {
 
 /// Splits values at wide gaps.
 fn split(values: &[(f64, u64)]) -> Vec<Cluster> {
+    // Values printed with few digits are far apart without being clusters.
+    let mut gaps: Vec<f64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    gaps.sort_by(f64::total_cmp);
+    let min_gap = gaps.get(gaps.len() / 2).map_or(0.0, |usual| MIN_GAP_SPACINGS * usual);
     let mut clusters: Vec<Cluster> = Vec::new();
     for (value, count) in values.iter().copied() {
         let sum = value * count as f64;
         match clusters.last_mut() {
-            Some(last) if value <= last.high * MIN_GAP_RATIO => {
+            Some(last) if value <= (last.high * MIN_GAP_RATIO).max(last.high + min_gap) => {
                 *last = Cluster {
                     high: value,
                     sum: last.sum + sum,
@@ -114,6 +122,17 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
     let span = (last / bulk.high.max(f64::MIN_POSITIVE))
         .max(bulk.low / clusters[0].low.max(f64::MIN_POSITIVE))
         .ln();
+    let is_usual = |cluster: Cluster| {
+        to_millis.is_some_and(|scale| {
+            let middle = cluster.middle() * scale;
+            let is_once = |millis: f64| multiple(millis, 1.0).is_some();
+            USUAL_TIMEOUTS.into_iter().any(|timeout| {
+                let [whole, beyond] =
+                    [middle, middle - bulk.middle() * scale].map(|at| at / timeout);
+                (is_once(whole) && whole < 1.5) || (is_once(beyond) && beyond < 1.5)
+            })
+        })
+    };
     let is_cluster = |index: usize| {
         let cluster = clusters[index];
         if cluster == bulk || cluster.count < MIN_MEMBERS || cluster.low <= 0.0 {
@@ -130,7 +149,8 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
         is_narrow
             && is_apart
             && cluster.low > bulk.high
-            && chance(cluster, outside, span) < FALSE_ALARM
+            && chance(cluster, outside, span)
+                < if is_usual(cluster) { USUAL_FALSE_ALARM } else { FALSE_ALARM }
     };
     let members: Vec<Cluster> = (0..clusters.len())
         .filter(|index| is_cluster(*index))

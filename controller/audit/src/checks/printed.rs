@@ -14,7 +14,7 @@ use crate::unit::Unit;
 const TRIMS: [f64; 6] = [99.99, 99.9, 99.5, 99.0, 95.0, 90.0];
 /// Maximum number of rows for which the omission of single rows is tried.
 const MAX_SINGLE_ROWS: usize = 10_000;
-/// Maximum number of findings about cut digits per table.
+/// Standard deviations of rounding errors from which a difference is worth a note.
 const SIGMAS_OF_NOTE: f64 = 3.5;
 
 /// Checks the printed statistics of a table.
@@ -49,6 +49,8 @@ struct Check<'a> {
     printed: &'a PrintedStatistic,
     /// Readings in the column's unit.
     readings: Vec<Reading>,
+    /// Factor from the column's unit to the printed one, and that unit.
+    shown: (f64, &'static str),
     rows: Option<Sorted>,
     exact_rows: bool,
 }
@@ -70,7 +72,13 @@ impl<'a> Check<'a> {
                     (reading.value - column.totals.sum()).abs() <= 1e-9 * reading.value.abs()
                 })
         });
-        Self { table, column, printed, readings, rows, exact_rows }
+        let dimension = printed.statistic.dimension();
+        let shown = match (printed.printed.unit, column.unit) {
+            (Some(to), Some(from)) if dimension == 1 => (from.to(to), to.name()),
+            _ if dimension == 1 => (1.0, column.unit_name()),
+            _ => (1.0, ""),
+        };
+        Self { table, column, printed, readings, shown, rows, exact_rows }
     }
 
     fn run(&self, found: &mut Found) {
@@ -106,7 +114,7 @@ impl<'a> Check<'a> {
     fn contradiction(&self, computed: Computed, found: &mut Found) {
         let statistic = self.printed.statistic;
         let name = statistic.name();
-        let unit = self.unit_name();
+        let (factor, unit) = self.shown;
         let (slip, code) = match self.explanation() {
             Some(Slip { code, text }) => (format!("; {text}"), code.unwrap_or(statistic.code())),
             None => (String::new(), statistic.code()),
@@ -114,7 +122,7 @@ impl<'a> Check<'a> {
         let message = format!(
             "the {name} of {} is {}, printed {}{slip}",
             self.column.name,
-            quantity(computed.value, unit),
+            quantity(computed.value * factor, unit),
             self.printed.printed.text
         );
         let rows = match statistic {
@@ -122,7 +130,8 @@ impl<'a> Check<'a> {
             Statistic::Min => self.column.totals.min.map(|min| min.row),
             _ => None,
         };
-        let finding = Finding::serious(code, message).value(computed.value, unit).rows(rows);
+        let finding =
+            Finding::serious(code, message).value(computed.value * factor, unit).rows(rows);
         found.push(self.complete(finding));
     }
 
@@ -132,13 +141,8 @@ impl<'a> Check<'a> {
         if !is_latency || !stamps::corrects_rows(self.table) || self.rows.is_none() {
             return;
         }
-        let (Some(stamps), Some(unit)) = (&self.table.stamps, self.column.unit) else { return };
-        let mut values = self.column.values.clone();
-        for row in &stamps.first {
-            if let Some(value) = values.get_mut(row.row as usize - 1) {
-                *value = row.computed_nanos / unit.nanos();
-            }
-        }
+        let Some(stamps) = &self.table.stamps else { return };
+        let values = stamps::corrected(self.table, self.column);
         let step = self.column.totals.coarse_step();
         let exponents = vec![step.log10().round().clamp(-100.0, 100.0) as i8; values.len()];
         let mut column = Column::new("", Role::Latency, Content::Number, self.column.unit);
@@ -156,16 +160,17 @@ impl<'a> Check<'a> {
             Statistic::Mean => "mean-contradicts-timestamps",
             _ => "statistic-contradicts-timestamps",
         };
-        let unit = self.unit_name();
+        let (factor, unit) = self.shown;
         let message = format!(
             "the {} of received minus sent is {}, printed {}: it includes the wrong latency of {}",
             statistic.name(),
-            quantity(computed.value, unit),
+            quantity(computed.value * factor, unit),
             self.printed.printed.text,
             crate::finding::row_list(&stamps.first.iter().map(|row| row.row).collect::<Vec<_>>())
         );
         let rows = stamps.first.iter().map(|row| row.row);
-        let finding = Finding::serious(code, message).value(computed.value, unit).rows(rows);
+        let value = computed.value * factor;
+        let finding = Finding::serious(code, message).value(value, unit).rows(rows);
         found.push(self.complete(finding));
     }
 
@@ -185,15 +190,16 @@ impl<'a> Check<'a> {
         {
             return;
         }
-        let unit = self.unit_name();
+        let (factor, unit) = self.shown;
         let name = self.printed.statistic.name();
         let message = format!(
             "the {name} of the printed rows of {} is {}, printed {}; rounded rows permit that, but rarely",
             self.column.name,
-            quantity(computed.value, unit),
+            quantity(computed.value * factor, unit),
             self.printed.printed.text
         );
-        let finding = Finding::note("unlikely-rounding", message).value(computed.value, unit);
+        let value = computed.value * factor;
+        let finding = Finding::note("unlikely-rounding", message).value(value, unit);
         found.push(self.complete(finding));
     }
 
@@ -217,11 +223,7 @@ impl<'a> Check<'a> {
 
     fn complete(&self, finding: Finding) -> Finding {
         let printed = self.readings.first().map_or(f64::NAN, |reading| reading.value);
-        finding.printed(printed).column(&self.column.name).table(&self.table.name)
-    }
-
-    fn unit_name(&self) -> &'static str {
-        if self.printed.statistic.dimension() == 1 { self.column.unit_name() } else { "" }
+        finding.printed(printed * self.shown.0).column(&self.column.name).table(&self.table.name)
     }
 
     /// Finds the slip by which the printed value follows from the rows.
@@ -575,7 +577,10 @@ fn order(table: &Table, printed: &[PrintedStatistic], column: &Option<String>, f
         pairs.extend(ranked.last().filter(|(p, _)| *p == 100.0).map(|(_, max)| (mean, *max)));
     }
     for (lower, upper) in pairs {
-        if same_unit(lower, upper) && nanos(lower).0 > nanos(upper).1 {
+        if lower.statistic != upper.statistic
+            && same_unit(lower, upper)
+            && nanos(lower).0 > nanos(upper).1
+        {
             let message = format!(
                 "the printed {} {} is above the printed {} {}",
                 lower.statistic.name(),

@@ -13,6 +13,8 @@ const MIN_SIGMAS: f64 = 3.7;
 const MIN_CORRELATION: f64 = 0.7;
 /// Largest variance of the wait after a reply, relative to that of the gap.
 const MAX_VARIANCE_RATIO: f64 = 0.5;
+/// The same for a wait so steady that it is no chance whatever the correlation of ranks.
+const MAX_STEADY_RATIO: f64 = 0.1;
 /// Maximum number of rows that are analysed.
 const MAX_ROWS: usize = 200_000;
 /// Share of falling times from which rows are unsorted.
@@ -67,10 +69,11 @@ fn closed_loop(table: &Table, sent: &Column, found: &mut Found) {
     let sigmas =
         correlation.clamp(-0.999_999, 0.999_999).atanh() * (pairs.len() as f64 - 3.0).sqrt();
     let ratio = trimmed_variance(&waits) / trimmed_variance(&gaps);
-    let is_closed = correlation >= MIN_CORRELATION
-        && sigmas >= MIN_SIGMAS
-        && ratio <= MAX_VARIANCE_RATIO
-        && waited >= 0.98;
+    // Of independent gaps and latencies the wait varies more than the gap.
+    let is_correlated =
+        correlation >= MIN_CORRELATION && sigmas >= MIN_SIGMAS && ratio <= MAX_VARIANCE_RATIO;
+    let is_steady = correlation >= MIN_CORRELATION / 2.0 && ratio <= MAX_STEADY_RATIO;
+    let is_closed = (is_correlated || is_steady) && waited >= 0.98;
     if !is_closed {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::Found;
 use crate::finding::{Finding, counted, number, quantity, row_list};
-use crate::table::{Role, Table};
+use crate::table::{Column, Role, Table};
 use crate::unit::Unit;
 
 /// Maximum number of rows that have a finding each.
@@ -17,6 +17,23 @@ pub(crate) fn corrects_rows(table: &Table) -> bool {
             && (stamps.different as f64) < SYSTEMATIC_SHARE * stamps.compared as f64
             && stamps.different == stamps.first.len() as u64
     })
+}
+
+/// Kept values of a column; of latencies, single rows that contradict their timestamps are replaced
+/// by received minus sent.
+pub(crate) fn corrected(table: &Table, column: &Column) -> Vec<f64> {
+    let mut values = column.values.clone();
+    if column.role != Role::Latency || !corrects_rows(table) || !table.is_whole() {
+        return values;
+    }
+    if let (Some(stamps), Some(unit)) = (&table.stamps, column.unit) {
+        for row in &stamps.first {
+            if let Some(value) = values.get_mut(row.row as usize - 1) {
+                *value = row.computed_nanos / unit.nanos();
+            }
+        }
+    }
+    values
 }
 
 pub(crate) fn check(table: &Table, found: &mut Found) {

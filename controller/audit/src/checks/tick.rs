@@ -9,6 +9,7 @@ use std::f64::consts::TAU;
 use super::Found;
 use crate::finding::{Finding, quantity};
 use crate::table::{Column, Table};
+use crate::unit::Unit;
 
 /// Minimum number of distinct values.
 const MIN_VALUES: usize = 8;
@@ -24,6 +25,8 @@ const OVERSAMPLING: f64 = 6.0;
 const MAX_FREQUENCIES: usize = 100_000;
 /// Probability of a false tick in one column.
 const FALSE_ALARM: f64 = 5e-4;
+/// The same where most values repeat and none is beside another, which is evidence too.
+const LATTICE_FALSE_ALARM: f64 = 2e-2;
 /// Minimum tick in printed steps: values at every other step are no evidence.
 const MIN_TICK_STEPS: f64 = 2.5;
 /// Relative difference up to which the ticks of two tables are one.
@@ -40,12 +43,29 @@ pub(crate) struct Tick {
     pub(crate) count: usize,
 }
 
-/// Looks for ticks in every table, and joins those that tables have in common.
+/// A measured column with enough distinct values.
+struct Candidate<'a> {
+    table: &'a Table,
+    column: &'a Column,
+    values: Vec<f64>,
+    tick: Option<Tick>,
+}
+
+impl Candidate<'_> {
+    /// Nanoseconds per unit of the values, or 1 if the unit is unknown.
+    fn scale(&self) -> f64 {
+        self.column.unit.map_or(1.0, Unit::nanos)
+    }
+}
+
+/// Looks for ticks in every table, and for those that tables have in common: few values decide a
+/// tick that other tables show.
 pub(crate) fn check(tables: &[Table], found: &mut Found) {
-    let mut ticks: Vec<(&Table, &Column, Tick)> = Vec::new();
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for table in tables {
         for column in table.measures() {
-            let values: Vec<f64> = column.present().collect();
+            let mut values = super::stamps::corrected(table, column);
+            values.retain(|value| !value.is_nan());
             if distinct(&values).len() < MIN_VALUES {
                 if table.rows > 0 && column.role == crate::table::Role::Latency {
                     found.cannot_tell(
@@ -56,13 +76,17 @@ pub(crate) fn check(tables: &[Table], found: &mut Found) {
                 }
                 continue;
             }
-            if let Some(tick) = find(&values, column.totals.fine_step()) {
-                ticks.push((table, column, tick));
-            }
+            let tick = find(&values, column.totals.fine_step());
+            candidates.push(Candidate { table, column, values, tick });
         }
     }
-    for (table, column, tick) in &ticks {
-        let unit = column.unit_name();
+    spread(&mut candidates);
+    if candidates.iter().all(|candidate| candidate.tick.is_none()) {
+        pool(&mut candidates);
+    }
+    for candidate in &candidates {
+        let Some(tick) = candidate.tick else { continue };
+        let (column, unit) = (candidate.column, candidate.column.unit_name());
         let message = format!(
             "the {} values of {} are multiples of {}: the clock or the program has this tick \
              (mean distance from a multiple {:.3} ticks, 0.25 by chance)",
@@ -72,30 +96,80 @@ pub(crate) fn check(tables: &[Table], found: &mut Found) {
             tick.residual
         );
         let finding = Finding::note("quantisation", message).value(tick.size, unit);
-        found.push(finding.column(&column.name).table(&table.name));
+        found.push(finding.column(&column.name).table(&candidate.table.name));
     }
-    joint(&ticks, found);
+    joint(&candidates, found);
+}
+
+/// Tests the ticks that were found in the tables without one.
+fn spread(candidates: &mut [Candidate<'_>]) {
+    let known: Vec<f64> = candidates
+        .iter()
+        .filter_map(|candidate| Some(candidate.tick?.size * candidate.scale()))
+        .collect();
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.tick.is_none()) {
+        let sizes = known.iter().map(|nanos| nanos / candidate.scale());
+        let step = candidate.column.totals.fine_step();
+        candidate.tick = sizes
+            .filter(|size| *size >= step * MIN_TICK_STEPS)
+            .find_map(|size| confirmed(&candidate.values, size));
+    }
+}
+
+/// Looks for a tick in the values of all tables of one unit together, and keeps it where it fits.
+fn pool(candidates: &mut [Candidate<'_>]) {
+    let Some(unit) = candidates.first().map(|candidate| candidate.column.unit) else { return };
+    if candidates.len() < 2 || candidates.iter().any(|candidate| candidate.column.unit != unit) {
+        return;
+    }
+    let values: Vec<f64> =
+        candidates.iter().flat_map(|candidate| candidate.values.iter().copied()).collect();
+    let step =
+        candidates.iter().map(|candidate| candidate.column.totals.fine_step()).fold(0.0, f64::max);
+    let Some(tick) = find(&values, step) else { return };
+    for candidate in candidates.iter_mut() {
+        candidate.tick = confirmed(&candidate.values, tick.size);
+    }
+}
+
+/// The tick near `size`, if the values are on it: one size is tested, so fewer values decide.
+fn confirmed(values: &[f64], size: f64) -> Option<Tick> {
+    let sample = thinned(&distinct(values), MAX_VALUES);
+    let n = sample.len() as f64;
+    let range = sample.last()? - sample.first()?;
+    let tick = refine_around(values, size, &sample)?;
+    let resultant = periodogram(&sample, 1.0 / tick.size, 0.0, 1)[0];
+    // Sizes within the width of a peak are one test; the search covers about three.
+    let chance = 3.0 * (-n * resultant * resultant).exp();
+    let is_same = (tick.size / size - 1.0).abs() < SAME_TICK;
+    (is_same
+        && range > size
+        && chance < FALSE_ALARM
+        && resultant >= MIN_RESULTANT
+        && multiples(&sample, tick.size) >= MIN_MULTIPLES
+        && tick.residual < 0.12)
+        .then_some(tick)
 }
 
 /// One tick from all tables with nearly the same: more values, a better estimate.
-fn joint(ticks: &[(&Table, &Column, Tick)], found: &mut Found) {
-    let nanos = |(_, column, tick): &(&Table, &Column, Tick)| {
-        column.unit.map_or(tick.size, |unit| tick.size * unit.nanos())
-    };
-    let Some(first) = ticks.first() else { return };
-    let unit = first.1.unit;
-    let members: Vec<_> = ticks
+fn joint(candidates: &[Candidate<'_>], found: &mut Found) {
+    let with_tick: Vec<(&Candidate<'_>, Tick)> =
+        candidates.iter().filter_map(|candidate| Some((candidate, candidate.tick?))).collect();
+    let Some((first, tick)) = with_tick.first() else { return };
+    let is_same = |other: &Tick| (other.size / tick.size - 1.0).abs() < SAME_TICK;
+    let members: Vec<&Candidate<'_>> = with_tick
         .iter()
-        .filter(|other| (nanos(other) / nanos(first) - 1.0).abs() < SAME_TICK)
-        .filter(|other| other.1.unit == unit)
+        .filter(|(other, size)| other.column.unit == first.column.unit && is_same(size))
+        .map(|(candidate, _)| *candidate)
         .collect();
     if members.len() < 2 {
         return;
     }
-    let values: Vec<f64> = members.iter().flat_map(|(_, column, _)| column.present()).collect();
-    let Some(tick) = refine(&values, first.2.size) else { return };
-    let names: Vec<&str> = members.iter().map(|(table, ..)| table.name.as_str()).collect();
-    let unit = first.1.unit_name();
+    let values: Vec<f64> =
+        members.iter().flat_map(|candidate| candidate.values.iter().copied()).collect();
+    let Some(tick) = refine(&values, tick.size) else { return };
+    let names: Vec<&str> = members.iter().map(|candidate| candidate.table.name.as_str()).collect();
+    let unit = first.column.unit_name();
     let message = format!(
         "the {} values of {} have one tick of {} (mean distance from a multiple {:.3} ticks)",
         tick.count,
@@ -144,7 +218,8 @@ pub(crate) fn find(values: &[f64], step: f64) -> Option<Tick> {
     let resultant = resultants[at];
     // Rayleigh: the square of the resultant times n is nearly exponential.
     let chance = frequencies as f64 / OVERSAMPLING * 2.0 * (-n * resultant * resultant).exp();
-    if chance > FALSE_ALARM {
+    let limit = if is_lattice(values, step) { LATTICE_FALSE_ALARM } else { FALSE_ALARM };
+    if chance > limit {
         return None;
     }
     let tick = refine_around(values, 1.0 / (low + at as f64 * spacing), &sample)?;
@@ -185,6 +260,15 @@ fn exact(values: &[f64], sample: &[f64], step: f64) -> Option<Tick> {
         return None;
     }
     Some(Tick { size, residual: 0.0, count: values.len() })
+}
+
+/// Whether the values are few, far apart and mostly repeated.
+fn is_lattice(values: &[f64], step: f64) -> bool {
+    let distinct = distinct(values);
+    let apart =
+        distinct.windows(2).filter(|pair| pair[1] - pair[0] >= MIN_TICK_STEPS * step).count();
+    // A rounded multiple has two printed values.
+    apart * 4 >= distinct.len() * 3 - 4 && values.len() >= 4 * distinct.len()
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
