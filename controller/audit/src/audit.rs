@@ -13,6 +13,7 @@ use crate::csv;
 use crate::document::{Document, MAX_DESCRIPTION_LEN, Rows};
 use crate::error::AuditError;
 use crate::report::{Report, TableSummary};
+use crate::scope::TableScope;
 use crate::table::{Role, Table};
 
 /// Audits tables without printed results. `compare` states whether equal numbers of values are
@@ -50,7 +51,51 @@ pub fn audit_description(path: &Path) -> Result<Report, AuditError> {
         table.name.clone_from(&described.name);
         tables.push(table);
     }
+    check_names(&document, &tables, &shown)?;
     Ok(audit(&shown, &tables, &document))
+}
+
+/// Checks that formulas about tables name columns that exist.
+fn check_names(document: &Document, tables: &[Table], path: &str) -> Result<(), AuditError> {
+    let results = document.results.iter().map(|one| (&one.table, &one.expression, &one.text));
+    let derived = document.derived.iter().map(|one| (&one.table, &one.expression, &one.text));
+    for (name, expression, text) in results.chain(derived) {
+        let table = name.as_ref().and_then(|name| tables.iter().find(|table| table.name == *name));
+        let scope = TableScope { tables, table, unit: None };
+        for (table, column) in expression.columns() {
+            scope.check(table.as_deref(), &column).map_err(|reason| {
+                AuditError::Columns(format!("{path}: formula '{text}': {reason}"))
+            })?;
+        }
+    }
+    for one in &document.derived {
+        let scope = TableScope {
+            tables,
+            table: one
+                .table
+                .as_ref()
+                .and_then(|name| tables.iter().find(|table| table.name == *name)),
+            unit: None,
+        };
+        scope
+            .check(None, &one.column)
+            .map_err(|reason| AuditError::Columns(format!("{path}: derived column: {reason}")))?;
+    }
+    for (described, table) in document.tables.iter().zip(tables).filter(|(_, table)| table.rows > 0)
+    {
+        for name in described.printed.iter().filter_map(|printed| printed.column.as_ref()) {
+            if table.column(name).is_none() {
+                let known: Vec<&str> =
+                    table.columns.iter().map(|column| column.name.as_str()).collect();
+                return Err(AuditError::Columns(format!(
+                    "{path}: printed: no column '{name}' in {}; known: {}",
+                    table.name,
+                    known.join(", ")
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads a table whose mappings may have a unit without a column, which is that of the main column.

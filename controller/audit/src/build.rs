@@ -13,6 +13,9 @@ use crate::unit::Unit;
 /// Maximum number of cells that are kept; of larger tables evenly spaced blocks are.
 const MAX_KEPT_CELLS: usize = 3 << 20;
 
+/// Name of the column of differences of timestamps.
+const DIFFERENCE: &str = "received - sent";
+
 /// Collects rows of a table, in their order and with bounded memory.
 #[derive(Debug)]
 pub struct TableBuilder {
@@ -23,6 +26,8 @@ pub struct TableBuilder {
     /// Per column, days added to times of day after midnight, and the last time.
     days: Vec<Days>,
     indexes: Option<StampIndexes>,
+    /// Whether the last column is the difference of the timestamps.
+    adds_latency: bool,
     short_rows: u64,
 }
 
@@ -62,14 +67,25 @@ impl TableBuilder {
         builder
     }
 
-    /// Starts a table with these columns, which have no rows yet.
-    pub fn of_columns(source: &str, columns: Vec<Column>) -> Self {
+    /// Starts a table with these columns, which have no rows yet. A table with send and receive
+    /// times but without a latency gets a column of their differences.
+    pub fn of_columns(source: &str, mut columns: Vec<Column>) -> Self {
+        let has = |role: Role| columns.iter().any(|column| column.role == role);
+        let is_timed = |role: Role| {
+            columns.iter().any(|column| column.role == role && column.content == Content::Time)
+        };
+        let adds_latency = is_timed(Role::Sent) && is_timed(Role::Received) && !has(Role::Latency);
+        if adds_latency {
+            let unit = Some(Unit::Millis);
+            columns.push(Column::new(DIFFERENCE, Role::Latency, Content::Number, unit));
+        }
         let analysed = columns.iter().filter(|column| column.content != Content::Text).count();
         let days = vec![Days::default(); columns.len()];
         let at = |role: Role, content: Content| {
             columns.iter().position(|column| column.role == role && column.content == content)
         };
         let latency = at(Role::Latency, Content::Number)
+            .filter(|_| !adds_latency)
             .and_then(|index| Some((index, columns[index].unit?)));
         let stamps = at(Role::Sent, Content::Time).zip(at(Role::Received, Content::Time));
         let indexes = stamps.map(|(sent, received)| StampIndexes { sent, received, latency });
@@ -81,6 +97,7 @@ impl TableBuilder {
             max_kept_rows: (MAX_KEPT_CELLS / analysed.max(1)).max(BLOCK_ROWS * 8),
             days,
             indexes,
+            adds_latency,
             short_rows: 0,
         }
     }
@@ -110,6 +127,11 @@ impl TableBuilder {
         }
         if let Some(indexes) = self.indexes {
             self.compare_stamps(&block, indexes, first_row);
+        }
+        if self.adds_latency
+            && let Some(StampIndexes { sent, received, .. }) = self.indexes
+        {
+            block.columns.push(differences(&block.columns[sent], &block.columns[received]));
         }
         for (column, cells) in self.table.columns.iter_mut().zip(&block.columns) {
             if column.content != Content::Text && !cells.values.is_empty() {
@@ -223,6 +245,17 @@ impl TableBuilder {
                 }
             }
         }
+    }
+}
+
+/// Differences of timestamps, in milliseconds.
+fn differences(sent: &BlockColumn, received: &BlockColumn) -> BlockColumn {
+    let pairs = || sent.values.iter().zip(&received.values);
+    let steps = sent.exponents.iter().zip(&received.exponents);
+    BlockColumn {
+        values: pairs().map(|(sent, received)| (received - sent) / 1e6).collect(),
+        exponents: steps.map(|(sent, received)| (*sent).max(*received).saturating_sub(6)).collect(),
+        trailing_zeros: 0,
     }
 }
 

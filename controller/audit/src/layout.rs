@@ -103,6 +103,10 @@ impl Layout {
         for (index, layout) in columns.iter_mut().enumerate() {
             layout.settle(column(index));
         }
+        // Times are compared with each other, so they have one origin.
+        let origin = columns.iter().find(|column| column.is_time() && column.dated);
+        let origin = origin.map_or(0, |column| column.origin);
+        columns.iter_mut().filter(|column| column.dated).for_each(|column| column.origin = origin);
         Ok(Self { delimiter, columns, limits, header_len: start })
     }
 }
@@ -325,7 +329,7 @@ fn assign_roles<'c, I: Iterator<Item = &'c [u8]>>(
                 // A number without a unit may be a time or a count of packets.
                 Hint::Sent | Hint::Received | Hint::Time => {
                     column.format == Format::Clock
-                        || is_number && (column.unit.is_some() || rises(cells(index), column))
+                        || is_number && (column.unit.is_some() || is_timeline(cells(index), column))
                 }
                 Hint::Id => is_number && column.unit.is_none(),
             }
@@ -382,12 +386,12 @@ fn numbers<'c>(
     })
 }
 
-/// Whether numbers never fall, and rise at least once.
-fn rises<'c>(cells: impl Iterator<Item = &'c [u8]>, column: &ColumnLayout) -> bool {
+/// Whether numbers look like times: since 1970, or almost always rising.
+fn is_timeline<'c>(cells: impl Iterator<Item = &'c [u8]>, column: &ColumnLayout) -> bool {
     let values: Vec<f64> = numbers(cells, column).collect();
-    values.len() >= 2
-        && values.windows(2).all(|pair| pair[0] <= pair[1])
-        && values[0] < values[values.len() - 1]
+    let (Some(first), Some(last)) = (values.first(), values.last()) else { return false };
+    let falls = values.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    unit_of_epoch(*first).is_some() || (first < last && falls * 20 <= values.len())
 }
 
 /// Whether numbers rise in every row, as times of events do.

@@ -16,6 +16,11 @@ pub(crate) struct TableScope<'a> {
 }
 
 impl<'a> TableScope<'a> {
+    /// Returns an error if a column does not exist.
+    pub(crate) fn check(&self, table: Option<&str>, name: &str) -> Result<(), String> {
+        self.find(table, name).map(drop)
+    }
+
     fn find(&self, table: Option<&str>, name: &str) -> Result<(&'a Table, &'a Column), String> {
         let table = match table {
             Some(wanted) => {
