@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::checks::{
     Found, cells, clusters, counts, dependence, derived, formulas, printed, ranging, schedule,
-    stamps, tick,
+    stamps, summaries, tick,
 };
 use crate::columns::Mapping;
 use crate::csv;
@@ -145,6 +145,8 @@ pub fn audit(source: &str, tables: &[Table], document: &Document) -> Report {
         for limit in &table.limits {
             found.cannot_tell(limit.code, &table.name, limit.reason.clone());
         }
+        printed::check(table, &table.footers, &mut found);
+        summaries::check(table, &mut found);
         if let Some(described) = document.tables.get(index) {
             printed::check(table, &described.printed, &mut found);
             if let Some(speed) = described.ranging {
@@ -159,7 +161,7 @@ pub fn audit(source: &str, tables: &[Table], document: &Document) -> Report {
     }
     tick::check(tables, &mut found);
     if document.compare {
-        counts::between(tables, &mut found);
+        counts::between(tables, document, &mut found);
     }
     document.derived.iter().for_each(|derived| derived::column(tables, derived, &mut found));
     document.results.iter().for_each(|result| derived::result(tables, result, &mut found));

@@ -2,6 +2,8 @@
 
 use crate::cell::{self, Cell};
 use crate::layout::{ColumnLayout, Format, Layout};
+use crate::printed::Printed;
+use crate::statistic::Statistic;
 use crate::timestamp::{self, TimestampFault};
 
 /// Cells of a block of rows.
@@ -14,6 +16,8 @@ pub(crate) struct Block {
     /// Number of malformed cells beyond [`MAX_FAULTS`].
     pub(crate) more_malformed: u64,
     pub(crate) odd_times: Vec<BlockOddTime>,
+    /// Rows that state statistics of the rows above, such as `mean,,491`.
+    pub(crate) footers: Vec<Footer>,
     /// First rows with fewer cells than the header.
     pub(crate) short_rows: u64,
 }
@@ -39,6 +43,14 @@ pub(crate) struct BlockFault {
     pub(crate) reason: String,
 }
 
+/// A row that states a statistic of the rows above.
+#[derive(Debug)]
+pub(crate) struct Footer {
+    pub(crate) statistic: Statistic,
+    /// Index of the column and printed value.
+    pub(crate) cells: Vec<(usize, Printed)>,
+}
+
 /// A time with an unusual number of decimals.
 #[derive(Debug)]
 pub(crate) struct BlockOddTime {
@@ -50,6 +62,10 @@ pub(crate) struct BlockOddTime {
 
 /// Maximum number of faults listed per block.
 const MAX_FAULTS: usize = 1_000;
+/// Maximum number of footers per block.
+const MAX_FOOTERS: usize = 100;
+/// Maximum length of the name of a statistic.
+const MAX_LABEL_LEN: usize = 24;
 /// Maximum length of a cell's text in a fault.
 const MAX_TEXT_LEN: usize = 60;
 
@@ -82,6 +98,17 @@ impl Block {
                 return (start + 2).min(bytes.len());
             }
             b'#' => return start + line_len(&bytes[start..]),
+            first
+                if !first.is_ascii_digit()
+                    && layout.columns[0].format != Format::Text
+                    && self.footers.len() < MAX_FOOTERS =>
+            {
+                let line = &bytes[start..start + line_len(&bytes[start..])];
+                if let Some(footer) = footer(line, layout) {
+                    self.footers.push(footer);
+                    return start + line.len();
+                }
+            }
             _ => {}
         }
         let mut at = start;
@@ -222,6 +249,33 @@ impl Block {
             self.more_malformed += 1;
         }
     }
+}
+
+/// Reads a row whose first cell names a statistic, if that column has numbers or times.
+fn footer(line: &[u8], layout: &Layout) -> Option<Footer> {
+    // A cheap test first: names of statistics are short words.
+    if !line.iter().take(MAX_LABEL_LEN).any(u8::is_ascii_alphabetic) {
+        return None;
+    }
+    let cells = cell::split(line.trim_ascii_end(), layout.delimiter);
+    let label = cells.iter().take(layout.columns.len()).position(|cell| !cell.is_empty())?;
+    let name = std::str::from_utf8(&cells[label]).ok()?.trim_end_matches([':', '=']).trim();
+    let is_text = layout.columns[label].format == Format::Text;
+    let statistic = Statistic::parse(name).filter(|_| !is_text && name.len() <= MAX_LABEL_LEN)?;
+    let value = |(index, text): (usize, &Vec<u8>)| {
+        let column = layout.columns.get(index).filter(|column| column.format == Format::Number)?;
+        let text = std::str::from_utf8(text).ok()?;
+        // In the style of the column: a comma may be its decimal point.
+        let plain = match cell::number(text.as_bytes(), &column.number) {
+            Cell::Value(_) if column.number.point == b',' => {
+                text.replace('.', "").replace(',', ".")
+            }
+            _ => text.to_owned(),
+        };
+        Some((index, Printed::parse(&plain)?))
+    };
+    let values: Vec<_> = cells.iter().enumerate().skip(label + 1).filter_map(value).collect();
+    (!values.is_empty()).then_some(Footer { statistic, cells: values })
 }
 
 fn relative(nanos: i64, origin: i64) -> f64 {

@@ -2,6 +2,7 @@
 
 use crate::block::{Block, BlockColumn};
 use crate::decimal::power_of_ten;
+use crate::document::PrintedStatistic;
 use crate::layout::{Format, Layout};
 use crate::table::{
     BLOCK_ROWS, Column, Content, MAX_LISTED_ROWS, MalformedCell, OddTime, Role, StampComparison,
@@ -144,6 +145,13 @@ impl TableBuilder {
             if times.len() < MAX_LISTED_ROWS {
                 let row = first_row + odd.row as u64;
                 times.push(OddTime { row, exponent: odd.exponent, text: odd.text });
+            }
+        }
+        for footer in block.footers {
+            for (index, printed) in footer.cells {
+                let column = Some(self.table.columns[index].name.clone());
+                let statistic = footer.statistic;
+                self.table.footers.push(PrintedStatistic { column, statistic, printed });
             }
         }
         for fault in block.malformed {

@@ -51,6 +51,11 @@ pub fn read(mut input: impl Read, source: &str, mappings: &[Mapping]) -> Result<
         let reason = "the file is empty; a table starts with a header".to_owned();
         return Err(AuditError::NoTable { path: source.to_owned(), reason });
     };
+    if lines.at_end
+        && let Some(plain) = without_frame(&head)
+    {
+        head = plain;
+    }
     let layout = Layout::infer(&head, mappings).map_err(|error| error.of_file(source))?;
     let mut builder = TableBuilder::new(&layout, source);
     head.drain(..layout.header_len);
@@ -60,6 +65,23 @@ pub fn read(mut input: impl Read, source: &str, mappings: &[Mapping]) -> Result<
     }
     read_parallel(&mut lines, head, &layout, &mut builder).map_err(failed)?;
     Ok(builder.finish())
+}
+
+/// A table as in Markdown without its frame: `| a | b |` becomes `a | b`, and the line below the
+/// header is left out. `None` for other files.
+fn without_frame(text: &[u8]) -> Option<Vec<u8>> {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let is_framed = |line: &[u8]| line.len() > 2 && line.starts_with(b"|") && line.ends_with(b"|");
+    lines.clone().find(|line| !line.is_empty()).filter(|line| is_framed(line))?;
+    let mut plain = Vec::with_capacity(text.len());
+    let is_rule =
+        |line: &[u8]| line.iter().all(|byte| b"|-:+= ".contains(byte)) && line.contains(&b'-');
+    for line in lines.by_ref().filter(|line| !is_rule(line)) {
+        let inside = if is_framed(line) { &line[1..line.len() - 1] } else { line };
+        plain.extend_from_slice(inside);
+        plain.push(b'\n');
+    }
+    Some(plain)
 }
 
 /// Parses blocks on several threads and adds them in their order.

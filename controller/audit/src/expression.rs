@@ -121,7 +121,7 @@ pub(crate) type Values = Rc<Vec<Bounds>>;
 
 /// The columns that an expression can use.
 pub trait Scope {
-    /// Values of a column; the error says why there are none.
+    /// Values of a column; the error states the reason.
     fn column(&self, table: Option<&str>, name: &str) -> Result<Values, String>;
 }
 

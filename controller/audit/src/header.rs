@@ -1,5 +1,6 @@
 //! Meaning and unit of columns by their names.
 
+use crate::statistic::Statistic;
 use crate::table::Role;
 use crate::unit::Unit;
 
@@ -199,6 +200,40 @@ pub(crate) fn hint(name: &str) -> Option<Hint> {
     (name.trim() == "#").then_some(Hint::Id)
 }
 
+/// The statistic in the name of a column of summaries, and the other words: `rtt_min_ms` is the
+/// minimum of `rtt`.
+pub(crate) fn statistic(name: &str) -> Option<(Statistic, String)> {
+    let plain = match bracketed(name) {
+        Some(_) => name
+            .trim()
+            .trim_end_matches([')', ']'])
+            .rsplit_once(['(', '['])
+            .map_or(name, |parts| parts.0),
+        None => name,
+    };
+    let mut words = words(plain);
+    // "p99.9" and "p99_9" are two words each.
+    for at in (1..words.len()).rev() {
+        let is_percentile = words[at - 1].strip_prefix('p').is_some_and(|digits| {
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        if is_percentile && words[at].bytes().all(|byte| byte.is_ascii_digit()) {
+            let decimals = words.remove(at);
+            words[at - 1] = format!("{}.{decimals}", words[at - 1]);
+        }
+    }
+    let found = words.iter().enumerate().find_map(|(at, word)| {
+        // "received" and "rows" are names of other columns.
+        let statistic =
+            Statistic::parse(word).filter(|_| !matches!(word.as_str(), "received" | "rows"))?;
+        Some((at, statistic))
+    });
+    let (at, statistic) = found?;
+    words.remove(at);
+    words.retain(|word| Unit::parse(word).is_none());
+    Some((statistic, words.join(" ")))
+}
+
 /// Unit in a name: `rtt_ms`, `rtt [ms]`, `rtt (ms)`, `rtt/ms`, `rttMs`.
 pub(crate) fn unit(name: &str) -> Option<Unit> {
     if let Some(inside) = bracketed(name) {
@@ -282,6 +317,19 @@ mod tests {
         ] {
             assert_eq!(hint(name), wanted, "{name}");
         }
+    }
+
+    #[test]
+    fn names_of_summaries_have_a_statistic() {
+        for (name, statistic, rest) in [
+            ("rtt_min_ms", Statistic::Min, "rtt"),
+            ("MAX (us)", Statistic::Max, ""),
+            ("tcp p99.9 [ms]", Statistic::Percentile(99.9), "tcp"),
+            ("n", Statistic::Count, ""),
+        ] {
+            assert_eq!(super::statistic(name), Some((statistic, rest.to_owned())), "{name}");
+        }
+        assert_eq!(super::statistic("latency_ms"), None);
     }
 
     #[test]

@@ -78,6 +78,15 @@ impl Layout {
                 break text;
             }
         };
+        // A line of units below the names is part of the header.
+        let mut units: Vec<Option<Unit>> = Vec::new();
+        if let Some(line) = line_at(head, start) {
+            let cells = cell::split(trimmed(line), delimiter(header, &[]));
+            if let Some(found) = units_line(&cells) {
+                units = found;
+                start += line.len();
+            }
+        }
         let rows: Vec<&[u8]> = lines(&head[start..])
             .map(trimmed)
             .filter(|line| !line.is_empty() && line[0] != b'#')
@@ -94,6 +103,9 @@ impl Layout {
             .enumerate()
             .map(|(index, name)| ColumnLayout::infer(name, delimiter, column(index)))
             .collect();
+        for (column, unit) in columns.iter_mut().zip(units) {
+            column.unit = unit.or(column.unit);
+        }
         let mut limits = Vec::new();
         let mapped = map(&mut columns, mappings)?;
         assign_roles(&mut columns, &mapped, &column);
@@ -204,6 +216,18 @@ impl ColumnLayout {
             self.unit = Some(Unit::Nanos);
         }
     }
+}
+
+/// Units of a line with nothing but units; `None` for other lines.
+fn units_line(cells: &[Vec<u8>]) -> Option<Vec<Option<Unit>>> {
+    let unit = |cell: &Vec<u8>| {
+        let text = std::str::from_utf8(cell).ok()?;
+        Unit::parse(text.trim_matches(['(', ')', '[', ']']))
+    };
+    let found: Vec<Option<Unit>> = cells.iter().map(unit).collect();
+    let is_units =
+        cells.iter().zip(&found).all(|(cell, unit)| unit.is_some() || cell::is_missing(cell));
+    (is_units && found.iter().any(Option::is_some)).then_some(found)
 }
 
 fn line_at(bytes: &[u8], start: usize) -> Option<&[u8]> {

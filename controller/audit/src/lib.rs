@@ -34,10 +34,12 @@ pub use audit::{audit, audit_description, audit_tables};
 pub use build::TableBuilder;
 pub use columns::Mapping;
 pub use csv::{read, read_file};
-pub use document::Document;
+pub use document::{Document, PrintedStatistic};
 pub use error::AuditError;
 pub use finding::{CannotTell, Finding, Severity};
+pub use printed::{Printed, Reading};
 pub use report::{ColumnSummary, Report, TableSummary};
+pub use statistic::Statistic;
 pub use table::{
     Column, Content, Extreme, Limit, MAX_LISTED_ROWS, Malformed, MalformedCell, OddTime, Role,
     StampComparison, StampDifference, Table, Totals,

@@ -42,11 +42,13 @@ impl Statistic {
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.trim().to_lowercase().replace([' ', '-'], "_");
         Some(match name.as_str() {
-            "count" | "n" | "samples" | "received" | "rows" => Self::Count,
+            "count" | "n" | "samples" | "received" | "rows" | "anzahl" | "aantal" => Self::Count,
             "lost" => Self::Lost,
             "loss" | "loss_ratio" => Self::LossRatio,
-            "sum" | "total" => Self::Sum,
-            "mean" | "average" | "avg" => Self::Mean,
+            "sum" | "total" | "summe" | "som" | "somme" | "suma" => Self::Sum,
+            "mean" | "average" | "avg" | "mittelwert" | "gemiddelde" | "moyenne" | "media" => {
+                Self::Mean
+            }
             "min" | "minimum" => Self::Min,
             "max" | "maximum" => Self::Max,
             "range" | "spread" => Self::Range,

@@ -6,6 +6,7 @@
 use dwell_stats::LogCounts;
 
 use crate::decimal::power_of_ten;
+use crate::document::PrintedStatistic;
 use crate::unit::Unit;
 
 /// Meaning of a column.
@@ -76,6 +77,8 @@ pub struct Table {
     pub short_rows: u64,
     /// Result of comparing latencies with their timestamps, if the table has all three.
     pub stamps: Option<StampComparison>,
+    /// Statistics that rows of the file state, such as `mean,,491`.
+    pub footers: Vec<PrintedStatistic>,
     /// Conditions that limit the audit, such as a unit that is unknown.
     pub limits: Vec<Limit>,
 }

@@ -377,3 +377,44 @@ fn printed_results_without_rows_are_compared_with_each_other() {
     std::fs::remove_dir_all(&directory).unwrap();
     assert!(codes(&report).starts_with(&["mean-contradicts-sum", "printed-values-contradict"]));
 }
+
+#[test]
+fn footers_of_a_file_are_printed_results() {
+    let text = "sent,received,latency_ms\n10:00:00.100,10:00:00.150,50\n10:00:01.100,10:00:01.160,60\n\
+                10:00:02.100,10:00:02.170,70\nSum,,190\nMean:,,60.0\n";
+    let report = audit(text);
+    assert_eq!(report.tables[0].rows, 3);
+    let sum = find(&report, "sum-contradicts-rows");
+    assert_eq!((sum.value, sum.printed), (Some(180.0), Some(190.0)));
+    assert!(!codes(&report).contains(&"mean-contradicts-rows"));
+}
+
+#[test]
+fn rows_of_summaries_are_in_order() {
+    let text = "setup,n,min (us),mean (us),p99 (us),max (us)\nidle,50,170,296,310,3256\nload,5000,147,4288,600,3699\n";
+    let report = audit(text);
+    let finding = find(&report, "printed-values-contradict");
+    assert_eq!((finding.rows.as_slice(), finding.printed), ([2].as_slice(), Some(4_288.0)));
+    assert_eq!(find(&report, "unsupported-percentile").rows, [1]);
+}
+
+#[test]
+fn framed_tables_and_lines_of_units_are_read() {
+    let framed = "| sent | received | latency |\n|---|---:|---|\n| 10:00:00.100 | 10:00:00.150 | 50 |\n\
+                  | 10:00:01.100 | 10:00:01.150 | 50 |\n| 10:00:02.100 | 10:00:02.150 | 95 |\n";
+    let report = audit(framed);
+    assert_eq!(find(&report, "latency-contradicts-timestamps").rows, [3]);
+    let units = "start,end,latency\ns,s,ms\n1.000,1.250,250\n2.000,2.300,300\n3.000,3.100,900\n";
+    let report = audit(units);
+    assert_eq!(report.tables[0].rows, 3);
+    assert_eq!(find(&report, "latency-contradicts-timestamps").value, Some(100.0));
+}
+
+#[test]
+fn few_values_on_a_coarse_tick_are_found() {
+    let mut rng = rng();
+    let values: Vec<f64> = (0..60).map(|_| (rng.random::<f64>() * 4.0).floor() * 10.0).collect();
+    assert_eq!(find(&audit(&column("latency_ms", values, 0)), "quantisation").value, Some(10.0));
+    let small: Vec<f64> = (0..60).map(|_| (rng.random::<f64>() * 4.0).floor()).collect();
+    assert_eq!(codes(&audit(&column("latency_ms", small, 0))), Vec::<&str>::new());
+}

@@ -107,7 +107,9 @@ fn odd_times(table: &Table, column: &Column, found: &mut Found) {
     }
 }
 
+/// Rows without a value; columns that lack the same rows have one finding.
 fn missing(table: &Table, found: &mut Found) {
+    let mut groups: Vec<(u64, Vec<u64>, Vec<&str>)> = Vec::new();
     for (index, column) in table.columns.iter().enumerate() {
         if column.content == Content::Text || column.totals.missing == 0 {
             continue;
@@ -130,14 +132,21 @@ fn missing(table: &Table, found: &mut Found) {
         if total == 0 {
             continue;
         }
+        match groups.iter_mut().find(|(count, of, _)| *count == total && *of == rows) {
+            Some((.., names)) => names.push(&column.name),
+            None => groups.push((total, rows, vec![&column.name])),
+        }
+    }
+    for (total, rows, names) in groups {
         let message = format!(
             "{} of {} without a value: {}",
             counted(total, "row"),
-            column.name,
+            names.join(", "),
             row_list(&rows)
         );
         let finding = Finding::note("missing-cells", message).rows(rows).value(total as f64, "");
-        found.push(finding.column(&column.name).table(&table.name));
+        let finding = if let [name] = names.as_slice() { finding.column(name) } else { finding };
+        found.push(finding.table(&table.name));
     }
 }
 

@@ -1,7 +1,9 @@
 //! Unequal numbers of values in columns or tables that are compared.
 
 use super::Found;
+use crate::document::Document;
 use crate::finding::Finding;
+use crate::statistic::Statistic;
 use crate::table::{Column, Content, Role, Table};
 
 /// Compares the number of values of the measured columns of one table.
@@ -19,11 +21,17 @@ pub(crate) fn within(table: &Table, found: &mut Found) {
 }
 
 /// Compares the number of values of the main columns of several tables.
-pub(crate) fn between(tables: &[Table], found: &mut Found) {
+pub(crate) fn between(tables: &[Table], document: &Document, found: &mut Found) {
     let counts: Vec<(&str, u64)> = tables
         .iter()
-        .filter(|table| table.rows > 0)
-        .filter_map(|table| {
+        .enumerate()
+        .filter_map(|(index, table)| {
+            if table.rows == 0 {
+                // Of a table without rows the printed count.
+                let printed = &document.tables.get(index)?.printed;
+                let count = printed.iter().find(|one| one.statistic == Statistic::Count)?;
+                return Some((table.name.as_str(), count.printed.value().max(0.0) as u64));
+            }
             let times = || table.columns.iter().find(|column| column.content == Content::Time);
             let column = table.main().or_else(times)?;
             Some((table.name.as_str(), column.totals.count))

@@ -10,6 +10,7 @@ pub(crate) mod printed;
 pub(crate) mod ranging;
 pub(crate) mod schedule;
 pub(crate) mod stamps;
+pub(crate) mod summaries;
 pub(crate) mod tick;
 
 use crate::finding::{CannotTell, Finding};

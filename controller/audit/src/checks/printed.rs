@@ -299,7 +299,24 @@ impl<'a> Check<'a> {
             }
             _ => None,
         };
-        known.or_else(|| self.unit_slip())
+        known.or_else(|| self.inner_value(rows)).or_else(|| self.unit_slip())
+    }
+
+    /// A printed extreme that is another value of the rows.
+    fn inner_value(&self, rows: &Sorted) -> Option<Slip> {
+        let n = rows.values.len();
+        let (code, side, order): (_, _, Vec<f64>) = match self.printed.statistic {
+            Statistic::Max => {
+                ("trimmed-maximum", "larger", rows.values.iter().rev().copied().collect())
+            }
+            Statistic::Min => ("trimmed-minimum", "smaller", rows.values.clone()),
+            _ => return None,
+        };
+        let beyond = order.iter().position(|value| self.agrees(*value, *value))?;
+        (beyond > 0 && beyond * 2 <= n).then(|| Slip {
+            code: Some(code),
+            text: format!("that is a value of the rows: {beyond} {side} left out"),
+        })
     }
 
     /// Slips of a sum: a row left out or counted twice.
@@ -383,13 +400,26 @@ fn mean_slip(rows: &Sorted, all_rows: u64, matches: &dyn Fn(f64) -> bool) -> Opt
     if matches(mean(&present[..present.len() - 1])) {
         return slip("that is the mean without the last row".to_owned());
     }
+    // The mean without the k largest values, as after removing outliers.
+    let mut rest = sum;
+    for (k, value) in values.iter().rev().enumerate().take((values.len() / 10).max(2)) {
+        rest -= value;
+        let kept = n - (k + 1) as f64;
+        if kept >= 1.0 && matches(rest / kept) {
+            let count = if k == 0 {
+                "largest value".to_owned()
+            } else {
+                format!("{} largest values", k + 1)
+            };
+            return slip(format!("that is the mean without the {count}"));
+        }
+    }
     let (min, max) = (values[0], values[values.len() - 1]);
     let positive: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
     let logs: Vec<f64> = positive.iter().map(|value| value.ln()).collect();
     let inverses: Vec<f64> = positive.iter().map(|value| 1.0 / value).collect();
     let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
     let candidates = [
-        (sum - max, n - 1.0, "that is the mean without the largest value"),
         (sum - min, n - 1.0, "that is the mean without the smallest value"),
         (sum - max - min, n - 2.0, "that is the mean without the largest and the smallest value"),
         (middle, 1.0, "that is the median"),

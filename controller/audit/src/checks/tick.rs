@@ -17,6 +17,8 @@ const MIN_VALUES: usize = 8;
 const MAX_VALUES: usize = 400;
 /// Minimum number of different multiples.
 const MIN_MULTIPLES: usize = 5;
+/// The same for exact multiples.
+const MIN_EXACT_MULTIPLES: usize = 3;
 /// Mean resultant of the phases from which a tick explains the values.
 const MIN_RESULTANT: f64 = 0.85;
 /// Number of tested frequencies per independent one.
@@ -66,7 +68,8 @@ pub(crate) fn check(tables: &[Table], found: &mut Found) {
         for column in table.measures() {
             let mut values = super::stamps::corrected(table, column);
             values.retain(|value| !value.is_nan());
-            if distinct(&values).len() < MIN_VALUES {
+            let tick = find(&values, column.totals.fine_step());
+            if tick.is_none() && distinct(&values).len() < MIN_VALUES {
                 if table.rows > 0 && column.role == crate::table::Role::Latency {
                     found.cannot_tell(
                         "quantisation",
@@ -76,7 +79,6 @@ pub(crate) fn check(tables: &[Table], found: &mut Found) {
                 }
                 continue;
             }
-            let tick = find(&values, column.totals.fine_step());
             candidates.push(Candidate { table, column, values, tick });
         }
     }
@@ -191,11 +193,14 @@ pub(crate) fn find(values: &[f64], step: f64) -> Option<Tick> {
     let sample = thinned(&sample, MAX_VALUES);
     let n = sample.len() as f64;
     let range = sample.last()? - sample.first()?;
-    if sample.len() < MIN_VALUES || range <= 0.0 || step.is_nan() {
+    if range <= 0.0 || !step.is_finite() || step <= 0.0 {
         return None;
     }
     if let Some(tick) = exact(values, &sample, step) {
         return Some(tick);
+    }
+    if sample.len() < MIN_VALUES {
+        return None;
     }
     // From a quarter of the range down to where n phases fit by chance.
     let largest = range / 4.0;
@@ -242,21 +247,27 @@ fn exact(values: &[f64], sample: &[f64], step: f64) -> Option<Tick> {
     if !is_exact || steps.is_empty() {
         return None;
     }
-    let divisor = steps.iter().copied().fold(0, gcd);
     // All values, not only the sample.
-    let divisor =
-        values.iter().map(|value| ((value - first).abs() / step).round() as u64).fold(divisor, gcd);
+    let divisor = values
+        .iter()
+        .map(|value| ((value - first).abs() / step).round() as u64)
+        .fold(steps.iter().copied().fold(0, gcd), gcd);
     if divisor < 2 {
         return None;
     }
-    // That values agree by chance has the probability divisor^-(n - 1).
-    let chance = -(steps.len() as f64 - 1.0) * (divisor as f64).ln();
     let size = divisor as f64 * step;
     // Whole numbers printed as "12.0" are a format, not a tick.
     if divisor == 10 && (size - 1.0).abs() < 1e-9 {
         return None;
     }
-    if chance > FALSE_ALARM.ln() - 4.0 || multiples(sample, size) < MIN_MULTIPLES {
+    // A value agrees by chance with probability 1 / divisor. Repetitions of the most frequent value
+    // are no evidence.
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let most = sorted.chunk_by(|a, b| a == b).map(<[f64]>::len).max().unwrap_or(0);
+    let independent = (values.len() - most) as f64;
+    let chance = -independent * (divisor as f64).ln();
+    if chance > FALSE_ALARM.ln() - 4.0 || multiples(sample, size) < MIN_EXACT_MULTIPLES {
         return None;
     }
     Some(Tick { size, residual: 0.0, count: values.len() })
