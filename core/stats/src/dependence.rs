@@ -91,6 +91,18 @@ impl Dependence {
     }
 }
 
+/// Number of independent values with the same variance of the mean as a time series; `None` for
+/// fewer than two values. Above the number of values if neighbours are negatively correlated.
+///
+/// ```
+/// let alternating: Vec<f64> = (0..1_000).map(|i| f64::from(i / 100 % 2)).collect();
+/// let effective = dwell_stats::effective_sample_size(&alternating).expect("a series");
+/// assert!(effective < 100.0);
+/// ```
+pub fn effective_sample_size(series: &[f64]) -> Option<f64> {
+    Some(Dependence::of(series.len(), |i| series[i])?.effective())
+}
+
 /// Number of cosines: 0.3 n^(2/3), a compromise between including slow changes and a precise
 /// variance.
 fn terms(n: usize) -> usize {

@@ -56,6 +56,7 @@ pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use decimated_series::DecimatedSeries;
 pub use delay_component::{ComponentFigures, DelayComponent};
 pub use delays::Delays;
+pub use dependence::effective_sample_size;
 pub use direction::LossByDirection;
 pub use distribution::{Distribution, Figures, MAX_EXACT_VALUES, Quantile, Resolution};
 pub use far_clock::{FarClock, FarClockResult};

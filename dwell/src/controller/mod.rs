@@ -1,5 +1,6 @@
 //! The controller's commands: run plans; store, show, compare and export their results.
 
+mod audit;
 mod compare;
 mod data;
 mod delete;
@@ -35,6 +36,7 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         ["export last --format csv -o samples.csv", "export last --format parquet -o samples"],
     ),
     ("import", ["import ping.txt", "import capture.pcap --witness last"]),
+    ("audit", ["audit table.csv", "audit log.csv --columns 'latency=RTT:us' --json"]),
     ("note", ["note last 'new antenna'", "note 20260101-1 'rain'"]),
     ("delete", ["delete 20260101-1", "delete last --yes"]),
     ("replay", ["replay --list", "replay round-trip --short"]),
@@ -84,6 +86,9 @@ pub(crate) enum ControllerCommand {
     Export(export::Args),
     /// Import measurements of dwell or another program
     Import(import::Args),
+    /// Check a published table, a description of tables or a run: numbers that contradict their
+    /// rows, ticks, time-outs, closed loops, drift
+    Audit(audit::Args),
     /// Add a note to a run
     Note(note::Args),
     /// Delete a run and its samples
@@ -107,6 +112,7 @@ impl ControllerCommand {
             Self::Compare(args) => (compare::run(args), &args.data),
             Self::Export(args) => (export::run(args), &args.data),
             Self::Import(args) => (import::run(args), &args.data),
+            Self::Audit(args) => (audit::run(args), &args.data),
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
             Self::Replay(args) => (replay::run(args), &args.data),
