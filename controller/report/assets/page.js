@@ -138,8 +138,8 @@
   function ownReferences(svg, id) {
     for (const part of svg.querySelectorAll("defs [id]")) part.id = `${id}-${part.id}`;
     for (const attribute of ["clip-path", "fill", "stroke"]) {
-      for (const part of svg.querySelectorAll(`[${attribute}^="url("]`)) {
-        part.setAttribute(attribute, part.getAttribute(attribute).replace(/^url\([^#]*#/, `url(#${id}-`));
+      for (const part of svg.querySelectorAll(`[${attribute}^="url"]`)) {
+        part.setAttribute(attribute, part.getAttribute(attribute).replace(/^(url\W)[^#]*#/, `$1#${id}-`));
       }
     }
   }

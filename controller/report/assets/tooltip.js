@@ -6,7 +6,6 @@ const dwellTooltip = (() => {
   const REACH = 30;
   /** Maximum number of stops of the keyboard in a figure. */
   const MAX_STOPS = 200;
-  const SVG = "http://www.w3.org/2000/svg";
   let box, status;
 
   function element(name, parent, attributes = {}) {
@@ -128,7 +127,7 @@ const dwellTooltip = (() => {
     const points = () => (all ??= stops(view, labels).sort((a, b) => a.x - b.x || a.y - b.y));
 
     function choose(stop) {
-      point ??= origin.appendChild(document.createElementNS(SVG, "circle"));
+      point ??= origin.appendChild(document.createElementNS(svg.namespaceURI, "circle"));
       point.setAttribute("class", "figure-point");
       for (const [name, value] of [["cx", stop.x], ["cy", stop.y], ["r", 5]]) point.setAttribute(name, value);
       const at = new DOMPoint(stop.x, stop.y).matrixTransform(origin.getScreenCTM());

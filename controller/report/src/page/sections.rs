@@ -340,9 +340,12 @@ fn reached(load: &Summary) -> String {
     load.values.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
+/// Formats a number in a unit.
+type UnitFormat = fn(f64) -> String;
+
 /// Formats a value of a load, whose name may end with its unit.
 fn reached_value(name: &str, value: Option<Scalar>) -> String {
-    let formats: [(&str, fn(f64) -> String); 4] = [
+    let formats: [(&str, UnitFormat); 4] = [
         ("_ratio", share),
         ("_ns", delay),
         ("_bps", |bps| format!("{} Mbit/s", three_digits(bps / 1e6))),
