@@ -7,6 +7,8 @@
 #define PERIOD (SYSTICK_MAX + 1)
 /* Maximum time between two reads of the watchdog that relate it to SysTick: 1 ms. */
 #define MAX_BRACKET (CLOCK_HZ / 1000)
+/* Time between wake-ups: a fifth of lwIP's shortest time-out, 250 ms. */
+#define WAKEUP_TICKS (CLOCK_HZ / 20)
 #define SYSDIV (200000000u / CLOCK_HZ - 1)
 
 /* Ticks until the last wrap that was handled, and the watchdog's counter at that wrap. */
@@ -95,4 +97,23 @@ void clock_wrap_handler(void)
 	ticks_at_wrap += passed;
 	watchdog_at_wrap -= passed;
 	interrupts_restore(state);
+}
+
+void clock_start_wakeups(void)
+{
+	SYSCTL_RCGC1 |= SYSCTL_RCGC1_TIMER0;
+	(void)SYSCTL_RCGC1;
+	(void)SYSCTL_RCGC1;
+	TIMER0_CTL = 0;
+	TIMER0_CFG = TIMER0_CFG_32_BITS;
+	TIMER0_TAMR = TIMER0_TAMR_PERIODIC;
+	TIMER0_TAILR = WAKEUP_TICKS;
+	TIMER0_IMR = TIMER0_INT_TIMEOUT;
+	NVIC_ENABLE(TIMER0_IRQ / 32) = 1u << TIMER0_IRQ % 32;
+	TIMER0_CTL = TIMER0_CTL_ENABLE;
+}
+
+void clock_wakeup_handler(void)
+{
+	TIMER0_ICR = TIMER0_INT_TIMEOUT;
 }

@@ -20,6 +20,12 @@ void clock_init(void);
 /* Returns nanoseconds since clock_init(). Can be called from interrupt handlers. */
 uint64_t clock_now(void);
 
+/* Interrupts the processor periodically from now on, so that its main loop runs. */
+void clock_start_wakeups(void);
+
+/* Handles the interrupt of a wake-up. */
+void clock_wakeup_handler(void);
+
 /* Handles the wrap of SysTick. */
 void clock_wrap_handler(void);
 

@@ -54,6 +54,7 @@ int main(void)
 	netif_set_default(&netif);
 	netif_set_up(&netif);
 	services_start();
+	clock_start_wakeups();
 	console_text("dwell cortex-m3: ready at ");
 	console_address(address.addr);
 	console_line("");
@@ -63,7 +64,7 @@ int main(void)
 		while (ethernet_poll(&netif))
 			sys_check_timeouts();
 		sys_check_timeouts();
-		/* A pending interrupt ends the wait: that of a frame, or that of SysTick. */
+		/* A pending interrupt ends the wait: that of a frame, or of a wake-up, every 50 ms. */
 		state = interrupts_disable();
 		if (!ethernet_is_pending())
 			__asm__ volatile("wfi");

@@ -47,6 +47,8 @@ __attribute__((section(".vectors"), used)) static void *const vectors[VECTORS] =
 	[3 ... 6] = (void *)fault_handler,
 	[7 ... 14] = (void *)unexpected_handler,
 	[15] = (void *)clock_wrap_handler,
-	[16 ... VECTORS - 2] = (void *)unexpected_handler,
+	[16 ... 16 + TIMER0_IRQ - 1] = (void *)unexpected_handler,
+	[16 + TIMER0_IRQ] = (void *)clock_wakeup_handler,
+	[16 + TIMER0_IRQ + 1 ... VECTORS - 2] = (void *)unexpected_handler,
 	[16 + ETHERNET_IRQ] = (void *)ethernet_handler,
 };

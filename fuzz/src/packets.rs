@@ -7,7 +7,7 @@ use dwell_wire::icmp::{Echo, Family};
 use dwell_wire::id::{Format, detect, iperf, packet_id};
 use dwell_wire::iperf2::{Client, Datagram, ServerReport, clear_len};
 use dwell_wire::stamp::{Mode, Reply, Request};
-use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner, is};
+use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner, acknowledgement, is, is_timed_request};
 use dwell_wire::{roundtrip as message, stamp as packet, timestamp, tlv};
 
 pub(crate) fn stamp(data: &[u8]) {
@@ -67,6 +67,10 @@ pub(crate) fn text(data: &[u8]) {
             assert_eq!(found, 1);
         }
     }
+    if let Some(times) = acknowledgement(data) {
+        assert_eq!(times.is_none(), is(ACKNOWLEDGE, data));
+    }
+    assert!(!(is_timed_request(data) && is(REQUEST, data)));
 }
 
 pub(crate) fn iperf2(data: &[u8]) {

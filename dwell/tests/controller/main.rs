@@ -16,6 +16,7 @@ mod host;
 mod imports;
 mod kill;
 mod labs;
+mod microcontroller;
 mod orphans;
 mod paces;
 mod programs;
