@@ -37,7 +37,7 @@ pub(crate) fn check(table: &Table, printed: &[PrintedStatistic], found: &mut Fou
             );
             continue;
         };
-        Check::of(table, column, one, printed).run(found);
+        Check::of(table, column, one).run(found);
     }
     consistency(table, printed, found);
 }
@@ -52,39 +52,25 @@ struct Check<'a> {
     /// Factor from the column's unit to the printed one, and that unit.
     shown: (f64, &'static str),
     rows: Option<Sorted>,
-    exact_rows: bool,
 }
 
 impl<'a> Check<'a> {
-    fn of(
-        table: &'a Table,
-        column: &'a Column,
-        printed: &'a PrintedStatistic,
-        all: &[PrintedStatistic],
-    ) -> Self {
+    fn of(table: &'a Table, column: &'a Column, printed: &'a PrintedStatistic) -> Self {
         let rows = table.is_whole().then(|| Sorted::of(column.values.clone()));
         let readings = readings(&printed.printed, printed.statistic, column.unit);
-        // An author whose sum is that of the printed rows computes the rest from them too.
-        let exact_rows = all.iter().any(|other| {
-            other.statistic == Statistic::Sum
-                && other.column == printed.column
-                && readings_of(other, column).iter().any(|reading| {
-                    (reading.value - column.totals.sum()).abs() <= 1e-9 * reading.value.abs()
-                })
-        });
         let dimension = printed.statistic.dimension();
         let shown = match (printed.printed.unit, column.unit) {
             (Some(to), Some(from)) if dimension == 1 => (from.to(to), to.name()),
             _ if dimension == 1 => (1.0, column.unit_name()),
             _ => (1.0, ""),
         };
-        Self { table, column, printed, readings, shown, rows, exact_rows }
+        Self { table, column, printed, readings, shown, rows }
     }
 
     fn run(&self, found: &mut Found) {
         let statistic = self.printed.statistic;
         self.unsupported_percentile(found);
-        let computed = compute(statistic, self.column, self.rows.as_ref(), self.exact_rows);
+        let computed = compute(statistic, self.column, self.rows.as_ref());
         let Some(computed) = computed else {
             found.cannot_tell(
                 statistic.code(),
@@ -149,7 +135,7 @@ impl<'a> Check<'a> {
         column.totals.add(1, &values, &exponents);
         let sorted = Sorted::of(values);
         let statistic = self.printed.statistic;
-        let Some(computed) = compute(statistic, &column, Some(&sorted), self.exact_rows) else {
+        let Some(computed) = compute(statistic, &column, Some(&sorted)) else {
             return;
         };
         if self.agrees(computed.low, computed.high) {
@@ -176,7 +162,7 @@ impl<'a> Check<'a> {
 
     /// A difference that rounding permits but rarely causes.
     fn unlikely_rounding(&self, computed: Computed, found: &mut Found) {
-        if !matches!(self.printed.statistic, Statistic::Sum | Statistic::Mean) || self.exact_rows {
+        if !matches!(self.printed.statistic, Statistic::Sum | Statistic::Mean) {
             return;
         }
         let n = self.column.totals.count.max(1) as f64;
@@ -352,11 +338,15 @@ impl<'a> Check<'a> {
     /// A value in another unit.
     fn unit_slip(&self) -> Option<Slip> {
         let unit = self.column.unit.filter(|_| self.printed.statistic.dimension() == 1)?;
-        let computed =
-            compute(self.printed.statistic, self.column, self.rows.as_ref(), self.exact_rows)?;
-        Unit::ALL.into_iter().filter(|other| *other != unit).find_map(|other| {
+        let computed = compute(self.printed.statistic, self.column, self.rows.as_ref())?;
+        let stated = self.printed.printed.unit.unwrap_or(unit);
+        let raw = &self.printed.printed.readings;
+        Unit::ALL.into_iter().filter(|other| *other != stated).find_map(|other| {
             let factor = unit.to(other);
-            self.agrees(computed.low * factor, computed.high * factor)
+            let fits =
+                |reading: &Reading| reading.allows(computed.low * factor, computed.high * factor);
+            raw.iter()
+                .any(fits)
                 .then(|| Slip { code: None, text: format!("that is the value in {other}") })
         })
     }
@@ -501,10 +491,6 @@ fn readings(printed: &Printed, statistic: Statistic, unit: Option<Unit>) -> Vec<
         readings.extend(as_percent);
     }
     readings
-}
-
-fn readings_of(printed: &PrintedStatistic, column: &Column) -> Vec<Reading> {
-    readings(&printed.printed, printed.statistic, column.unit)
 }
 
 /// Contradictions between printed statistics of one column, which need no rows.
