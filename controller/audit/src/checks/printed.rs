@@ -87,6 +87,17 @@ impl<'a> Check<'a> {
         self.contradiction(computed, found);
     }
 
+    /// The printed value with its unit, if it has one.
+    fn printed_text(&self) -> String {
+        let text = &self.printed.printed.text;
+        let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
+        if has_unit || self.shown.1.is_empty() {
+            text.clone()
+        } else {
+            format!("{text} {}", self.shown.1)
+        }
+    }
+
     fn agrees(&self, low: f64, high: f64) -> bool {
         self.readings.iter().any(|reading| reading.allows(low, high))
     }
@@ -109,7 +120,7 @@ impl<'a> Check<'a> {
             "the {name} of {} is {}, printed {}{slip}",
             self.column.name,
             quantity(computed.value * factor, unit),
-            self.printed.printed.text
+            self.printed_text()
         );
         let rows = match statistic {
             Statistic::Max => self.column.totals.max.map(|max| max.row),
@@ -151,7 +162,7 @@ impl<'a> Check<'a> {
             "the {} of received minus sent is {}, printed {}: it includes the wrong latency of {}",
             statistic.name(),
             quantity(computed.value * factor, unit),
-            self.printed.printed.text,
+            self.printed_text(),
             crate::finding::row_list(&stamps.first.iter().map(|row| row.row).collect::<Vec<_>>())
         );
         let rows = stamps.first.iter().map(|row| row.row);
@@ -182,7 +193,7 @@ impl<'a> Check<'a> {
             "the {name} of the printed rows of {} is {}, printed {}; rounded rows permit that, but rarely",
             self.column.name,
             quantity(computed.value * factor, unit),
-            self.printed.printed.text
+            self.printed_text()
         );
         let value = computed.value * factor;
         let finding = Finding::note("unlikely-rounding", message).value(value, unit);
@@ -278,7 +289,10 @@ impl<'a> Check<'a> {
                         (Statistic::Percentile(percent) != statistic && self.agrees(low, high))
                             .then(|| Slip {
                                 code: None,
-                                text: format!("that is {}", Statistic::Percentile(percent).name()),
+                                text: format!(
+                                    "that is the {}",
+                                    Statistic::Percentile(percent).name()
+                                ),
                             })
                     })
                 }
@@ -327,10 +341,10 @@ impl<'a> Check<'a> {
         };
         let (left_out, twice) = (single(-1.0), single(1.0));
         if !left_out.is_empty() && left_out.len() <= 3 {
-            return of(format!("{} left out gives it", crate::finding::row_list(&left_out)));
+            return of(format!("{} left out", one_of(&left_out)));
         }
         if !twice.is_empty() && twice.len() <= 3 {
-            return of(format!("{} counted twice gives it", crate::finding::row_list(&twice)));
+            return of(format!("{} counted twice", one_of(&twice)));
         }
         None
     }
@@ -350,6 +364,12 @@ impl<'a> Check<'a> {
                 .then(|| Slip { code: None, text: format!("that is the value in {other}") })
         })
     }
+}
+
+/// `row 3 is`, `one of rows 3 and 5 is`.
+fn one_of(rows: &[u64]) -> String {
+    let list = crate::finding::row_list(rows);
+    if rows.len() == 1 { format!("{list} is") } else { format!("one of {list} is") }
 }
 
 /// An explanation of a wrong value.
