@@ -148,6 +148,7 @@ completions: ## regenerate docs/completions from the command definition
 accuracy: setup-packages ## check delay components against known delays, and verdicts of pace against known limits (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 	DWELL_VERDICTS=strict $(CARGO) test --release --locked -p dwell --test controller -- verdicts:: --nocapture --test-threads=1
+	DWELL_AUDIT_TABLES=1000 $(CARGO) test --release --locked -p dwell-audit --test false_alarms -- --nocapture
 
 bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf

@@ -190,7 +190,7 @@ impl TableBuilder {
             self.table.rows += len as u64;
             at += len;
             if self.table.blocks.len() * BLOCK_ROWS >= self.max_kept_rows
-                && self.table.rows as usize % BLOCK_ROWS == 0
+                && (self.table.rows as usize).is_multiple_of(BLOCK_ROWS)
             {
                 self.thin();
             }

@@ -78,7 +78,7 @@ pub(crate) fn parse(text: &[u8], point: u8) -> Option<Decimal> {
     let magnitude = mantissa as f64;
     let value = match exponent {
         0 => magnitude,
-        e if e < 0 && e >= -22 => magnitude / POWERS[e.unsigned_abs() as usize],
+        e if (-22..0).contains(&e) => magnitude / POWERS[e.unsigned_abs() as usize],
         e => magnitude * power_of_ten(e),
     };
     Some(Decimal { value: if negative { -value } else { value }, exponent: exponent as i8 })

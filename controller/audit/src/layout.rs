@@ -447,15 +447,13 @@ fn settle_times<'c, I: Iterator<Item = &'c [u8]>>(
     limits: &mut Vec<Limit>,
 ) {
     let inferred = unit_by_latency(columns, cells);
-    for index in 0..columns.len() {
-        let column = &columns[index];
+    for (index, column) in columns.iter_mut().enumerate() {
         let is_stamp = matches!(column.role, Role::Sent | Role::Received);
         if !is_stamp || column.format != Format::Number {
             continue;
         }
         let first = numbers(cells(index), column).next().unwrap_or(0.0);
         let unit = column.unit.or_else(|| unit_of_epoch(first)).or(inferred);
-        let column = &mut columns[index];
         match unit {
             Some(unit) => {
                 column.unit = Some(unit);

@@ -87,7 +87,7 @@ fn ticks_of_common_clocks_are_found() {
 #[test]
 fn clusters_at_other_timeouts_are_found() {
     for (timeout, code) in
-        [(200.0, "time-out-cluster"), (3_000.0, "time-out-cluster"), (730.0, "detached-cluster")]
+        [(200.0, "time-out-cluster"), (3_000.0, "time-out-cluster"), (640.0, "detached-cluster")]
     {
         let mut rng = rng();
         let mut values = log_normal(200, &mut rng);

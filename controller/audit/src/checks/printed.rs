@@ -37,7 +37,7 @@ pub(crate) fn check(table: &Table, printed: &[PrintedStatistic], found: &mut Fou
             );
             continue;
         };
-        Check::of(table, column, one, printed).run(found);
+        Check::of(table, column, one).run(found);
     }
     consistency(table, printed, found);
 }
@@ -52,39 +52,25 @@ struct Check<'a> {
     /// Factor from the column's unit to the printed one, and that unit.
     shown: (f64, &'static str),
     rows: Option<Sorted>,
-    exact_rows: bool,
 }
 
 impl<'a> Check<'a> {
-    fn of(
-        table: &'a Table,
-        column: &'a Column,
-        printed: &'a PrintedStatistic,
-        all: &[PrintedStatistic],
-    ) -> Self {
+    fn of(table: &'a Table, column: &'a Column, printed: &'a PrintedStatistic) -> Self {
         let rows = table.is_whole().then(|| Sorted::of(column.values.clone()));
         let readings = readings(&printed.printed, printed.statistic, column.unit);
-        // An author whose sum is that of the printed rows computes the rest from them too.
-        let exact_rows = all.iter().any(|other| {
-            other.statistic == Statistic::Sum
-                && other.column == printed.column
-                && readings_of(other, column).iter().any(|reading| {
-                    (reading.value - column.totals.sum()).abs() <= 1e-9 * reading.value.abs()
-                })
-        });
         let dimension = printed.statistic.dimension();
         let shown = match (printed.printed.unit, column.unit) {
             (Some(to), Some(from)) if dimension == 1 => (from.to(to), to.name()),
             _ if dimension == 1 => (1.0, column.unit_name()),
             _ => (1.0, ""),
         };
-        Self { table, column, printed, readings, shown, rows, exact_rows }
+        Self { table, column, printed, readings, shown, rows }
     }
 
     fn run(&self, found: &mut Found) {
         let statistic = self.printed.statistic;
         self.unsupported_percentile(found);
-        let computed = compute(statistic, self.column, self.rows.as_ref(), self.exact_rows);
+        let computed = compute(statistic, self.column, self.rows.as_ref());
         let Some(computed) = computed else {
             found.cannot_tell(
                 statistic.code(),
@@ -99,6 +85,17 @@ impl<'a> Check<'a> {
             return;
         }
         self.contradiction(computed, found);
+    }
+
+    /// The printed value with its unit, if it has one.
+    fn printed_text(&self) -> String {
+        let text = &self.printed.printed.text;
+        let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
+        if has_unit || self.shown.1.is_empty() {
+            text.clone()
+        } else {
+            format!("{text} {}", self.shown.1)
+        }
     }
 
     fn agrees(&self, low: f64, high: f64) -> bool {
@@ -123,7 +120,7 @@ impl<'a> Check<'a> {
             "the {name} of {} is {}, printed {}{slip}",
             self.column.name,
             quantity(computed.value * factor, unit),
-            self.printed.printed.text
+            self.printed_text()
         );
         let rows = match statistic {
             Statistic::Max => self.column.totals.max.map(|max| max.row),
@@ -149,7 +146,7 @@ impl<'a> Check<'a> {
         column.totals.add(1, &values, &exponents);
         let sorted = Sorted::of(values);
         let statistic = self.printed.statistic;
-        let Some(computed) = compute(statistic, &column, Some(&sorted), self.exact_rows) else {
+        let Some(computed) = compute(statistic, &column, Some(&sorted)) else {
             return;
         };
         if self.agrees(computed.low, computed.high) {
@@ -165,7 +162,7 @@ impl<'a> Check<'a> {
             "the {} of received minus sent is {}, printed {}: it includes the wrong latency of {}",
             statistic.name(),
             quantity(computed.value * factor, unit),
-            self.printed.printed.text,
+            self.printed_text(),
             crate::finding::row_list(&stamps.first.iter().map(|row| row.row).collect::<Vec<_>>())
         );
         let rows = stamps.first.iter().map(|row| row.row);
@@ -176,7 +173,7 @@ impl<'a> Check<'a> {
 
     /// A difference that rounding permits but rarely causes.
     fn unlikely_rounding(&self, computed: Computed, found: &mut Found) {
-        if !matches!(self.printed.statistic, Statistic::Sum | Statistic::Mean) || self.exact_rows {
+        if !matches!(self.printed.statistic, Statistic::Sum | Statistic::Mean) {
             return;
         }
         let n = self.column.totals.count.max(1) as f64;
@@ -196,7 +193,7 @@ impl<'a> Check<'a> {
             "the {name} of the printed rows of {} is {}, printed {}; rounded rows permit that, but rarely",
             self.column.name,
             quantity(computed.value * factor, unit),
-            self.printed.printed.text
+            self.printed_text()
         );
         let value = computed.value * factor;
         let finding = Finding::note("unlikely-rounding", message).value(value, unit);
@@ -292,7 +289,10 @@ impl<'a> Check<'a> {
                         (Statistic::Percentile(percent) != statistic && self.agrees(low, high))
                             .then(|| Slip {
                                 code: None,
-                                text: format!("that is {}", Statistic::Percentile(percent).name()),
+                                text: format!(
+                                    "that is the {}",
+                                    Statistic::Percentile(percent).name()
+                                ),
                             })
                     })
                 }
@@ -341,10 +341,10 @@ impl<'a> Check<'a> {
         };
         let (left_out, twice) = (single(-1.0), single(1.0));
         if !left_out.is_empty() && left_out.len() <= 3 {
-            return of(format!("{} left out gives it", crate::finding::row_list(&left_out)));
+            return of(format!("{} left out", one_of(&left_out)));
         }
         if !twice.is_empty() && twice.len() <= 3 {
-            return of(format!("{} counted twice gives it", crate::finding::row_list(&twice)));
+            return of(format!("{} counted twice", one_of(&twice)));
         }
         None
     }
@@ -352,14 +352,24 @@ impl<'a> Check<'a> {
     /// A value in another unit.
     fn unit_slip(&self) -> Option<Slip> {
         let unit = self.column.unit.filter(|_| self.printed.statistic.dimension() == 1)?;
-        let computed =
-            compute(self.printed.statistic, self.column, self.rows.as_ref(), self.exact_rows)?;
-        Unit::ALL.into_iter().filter(|other| *other != unit).find_map(|other| {
+        let computed = compute(self.printed.statistic, self.column, self.rows.as_ref())?;
+        let stated = self.printed.printed.unit.unwrap_or(unit);
+        let raw = &self.printed.printed.readings;
+        Unit::ALL.into_iter().filter(|other| *other != stated).find_map(|other| {
             let factor = unit.to(other);
-            self.agrees(computed.low * factor, computed.high * factor)
+            let fits =
+                |reading: &Reading| reading.allows(computed.low * factor, computed.high * factor);
+            raw.iter()
+                .any(fits)
                 .then(|| Slip { code: None, text: format!("that is the value in {other}") })
         })
     }
+}
+
+/// `row 3 is`, `one of rows 3 and 5 is`.
+fn one_of(rows: &[u64]) -> String {
+    let list = crate::finding::row_list(rows);
+    if rows.len() == 1 { format!("{list} is") } else { format!("one of {list} is") }
 }
 
 /// An explanation of a wrong value.
@@ -501,10 +511,6 @@ fn readings(printed: &Printed, statistic: Statistic, unit: Option<Unit>) -> Vec<
         readings.extend(as_percent);
     }
     readings
-}
-
-fn readings_of(printed: &PrintedStatistic, column: &Column) -> Vec<Reading> {
-    readings(&printed.printed, printed.statistic, column.unit)
 }
 
 /// Contradictions between printed statistics of one column, which need no rows.
