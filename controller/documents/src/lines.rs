@@ -285,7 +285,7 @@ pub const LINES: &[Line] = &[
         "S4.2",
         "CSV of round-trip times",
         Works,
-        "`dwell export --format csv` writes it, `dwell import` reads it",
+        "`dwell ping roundtrip://... --csv` writes it, `dwell import` reads it",
     ),
     line(
         "S4.3",

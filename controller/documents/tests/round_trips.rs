@@ -276,7 +276,7 @@ fn node_run(delay: impl Fn(&str, &str, &str, u32) -> f64) -> RunData {
                 summary.parameters.insert("clients".to_owned(), json!(clients));
                 let lag = Shape { median_ns: 10e3 * f64::from(clients), ..BODY };
                 let lag = synthetic::trial(&made, repetition, &values, lag, 6).summary.unwrap();
-                summary.metrics.insert("server_lag_ns".to_owned(), lag.metrics["rtt_ns"].clone());
+                summary.metrics.insert("server_lag_ns".to_owned(), lag.metrics["rtt_ns"]);
                 made.trials.push(trial);
             }
         }

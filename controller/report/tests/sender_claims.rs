@@ -1,10 +1,9 @@
 //! Claims of Mok 2015 about senders.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
-#[path = "../../report/tests/synthetic/paced.rs"]
+#[path = "synthetic/paced.rs"]
 mod paced;
 #[expect(dead_code, reason = "other test programs use the rest")]
-#[path = "../../report/tests/synthetic/mod.rs"]
 mod synthetic;
 
 use dwell_documents::judge_claims;
