@@ -28,6 +28,9 @@ _dwell__node() {
             dwell__node,load)
                 cmd="dwell__node__subcmd__load"
                 ;;
+            dwell__node,node-sim)
+                cmd="dwell__node__subcmd__node__subcmd__sim"
+                ;;
             dwell__node,pace)
                 cmd="dwell__node__subcmd__pace"
                 ;;
@@ -60,6 +63,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help,load)
                 cmd="dwell__node__subcmd__help__subcmd__load"
+                ;;
+            dwell__node__subcmd__help,node-sim)
+                cmd="dwell__node__subcmd__help__subcmd__node__subcmd__sim"
                 ;;
             dwell__node__subcmd__help,pace)
                 cmd="dwell__node__subcmd__help__subcmd__pace"
@@ -203,7 +209,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping range reflect relay pace load trace lab doctor worker help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -231,7 +237,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping range reflect relay pace load trace lab doctor worker help"
+            opts="ping range reflect node-sim relay pace load trace lab doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -401,6 +407,20 @@ _dwell__node() {
         dwell__subcmd__node__subcmd__help__subcmd__load__subcmd__traffic)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__node__subcmd__sim)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -982,6 +1002,64 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__node__subcmd__sim)
+            opts="-q -h --like --clock-tick --read-timeout --repeated-reads --loop-time --print-delay --service-time --sockets --seed --cpu --scheduling --busy-poll --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --like)
+                    COMPREPLY=($(compgen -W "clean chung-2021-best chung-2021-worst" -- "${cur}"))
+                    return 0
+                    ;;
+                --clock-tick)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repeated-reads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --loop-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --print-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --service-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sockets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__pace)
             opts="-4 -6 -q -v -h --pattern --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --late --warm-up --stamps --from --switch-offloads --sink --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1141,7 +1219,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__ping)
-            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --explain --explain-above --no-idle --cpu --scheduling --busy-poll --key-file --path --interface --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --help"
+            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --clients --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --nagle --quick-ack --explain --explain-above --no-idle --cpu --scheduling --busy-poll --key-file --path --interface --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1152,6 +1230,10 @@ _dwell__node() {
                     return 0
                     ;;
                 -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

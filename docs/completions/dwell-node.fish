@@ -29,6 +29,7 @@ complete -c dwell-node -n "__fish_dwell_node_needs_command" -s V -l version -d '
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "ping" -d 'Send probes and measure their round-trip delay'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "reflect" -d 'Answer probes'
+complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "node-sim" -d 'Answer requests like a microcontroller with a coarse clock and a slow console'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "load" -d 'Load this node\'s CPUs or the network'
@@ -37,7 +38,8 @@ complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "lab" -d 'Crea
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s c -l count -d 'Number of probes to send' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s c -l count -d 'Number of probes to send, by each client' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l clients -d 'Number of clients that send probes at the same time, each from a socket of its own; 1 to 64. Ids of the second client start at 2^32, of the third at 2 * 2^32 [default: 1]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s w -l deadline -d 'Send no probe later than this time after the first' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s W -l timeout -d 'Replies that arrive after this time are late [default: 1s]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
@@ -69,6 +71,8 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l pause -d 
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l warm-up -d 'Number of warm-up probes, which are not counted. The last three are sent at the measurement rate [default: 8; text+udp and text+tcp: 1]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l closed-loop -d 'Send each probe after the reply to the previous one, or its time-out'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l sched-stamps -d 'Also request the kernel timestamp taken before the queueing discipline (tx_sched)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l nagle -d 'TCP: delay a probe while an earlier one is not acknowledged (Nagle\'s algorithm). Without it, probes leave at once (TCP_NODELAY)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l quick-ack -d 'TCP: acknowledge replies at once (TCP_QUICKACK). Without it, the kernel delays acknowledgements without data, by 40 ms or more'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l explain -d 'Name the causes of spikes, which are round trips above the median + 10 MAD: the thread that had the processor, interrupts, softirqs, idle exits. Needs root; otherwise only run-queue wait and steal are known'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l no-idle -d 'Keep the processors of this machine out of idle states during the measurement, by holding /dev/cpu_dma_latency at 0 us. Needs root; otherwise a warning in the result'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
@@ -151,6 +155,25 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l busy-p
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -s q -l quiet -d 'Print only errors and the summary'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l like -d 'Node to start from; the other options change single settings of it' -r -f -a "clean\t'Exact clock and no delays'
+chung-2021-best\t'The Arduino of Chung 2021 with one client (tables 1 and 2)'
+chung-2021-worst\t'The Arduino of Chung 2021 with several clients (tables 3 and 4)'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l clock-tick -d 'Tick of the node\'s clock: delays are whole numbers of it. 0s is an exact clock' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l read-timeout -d 'Time-out of reads from streams: a read ends this long after its last byte. 0s disables it' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l repeated-reads -d 'Share of reads that time out twice, while the node has one connection' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l loop-time -d 'Time until the main loop comes around to a request, like 5ms or 280ms..640ms' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l print-delay -d 'Time to print a line on the console before the reply, like 20ms..40ms. Printing goes on during a read time-out' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l service-time -d 'Time for which a request occupies the node, like 1ms or 1ms..3ms; others wait for its end' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l sockets -d 'Number of connections at the same time, 1 to 256; others are refused' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l seed -d 'Seed of the random times [default: another one each time, named in the result]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l cpu -d 'CPU to run on' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
+other\t'Time-sharing (SCHED_OTHER)'
+fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -l json -d 'Print the summary as one JSON object at the end'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -s q -l quiet -d 'Print only errors and the summary'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand node-sim" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l listen -d 'Address that clients send to: udp://ADDRESS:PORT or tcp://ADDRESS:PORT' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l to -d 'Address to relay to, with the same protocol as --listen' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l mode -d 'Processing of payloads. translate: none, only addresses and ports change; encrypt: encrypt towards --to and decrypt replies; decrypt: the reverse of encrypt' -r -f -a "translate\t'Only addresses and ports change'
@@ -344,17 +367,18 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -s h -l he
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -l silence-timeout -d 'End after this time without a request, such as 30s' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -l lease -d 'Hold the lease of this device for this run; fail if another run holds it' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -s h -l help -d 'Print help'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "load" -d 'Load this node\'s CPUs or the network'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "trace" -d 'Timestamp packets that pass through this node, from any sender'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "lab" -d 'Create and remove labs: network namespaces that act as machines'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "node-sim" -d 'Answer requests like a microcontroller with a coarse clock and a slow console'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "load" -d 'Load this node\'s CPUs or the network'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "trace" -d 'Timestamp packets that pass through this node, from any sender'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "lab" -d 'Create and remove labs: network namespaces that act as machines'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect node-sim relay pace load trace lab doctor worker help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from range" -f -a "calibrate" -d 'Measure round trips at a known distance, for later measurements'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from pace" -f -a "sink" -d 'Timestamp arriving packets for senders that use --sink'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Keep CPUs busy for a share of the time'

@@ -46,6 +46,9 @@ _dwell() {
             dwell,load)
                 cmd="dwell__subcmd__load"
                 ;;
+            dwell,node-sim)
+                cmd="dwell__subcmd__node__subcmd__sim"
+                ;;
             dwell,note)
                 cmd="dwell__subcmd__note"
                 ;;
@@ -156,6 +159,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,load)
                 cmd="dwell__subcmd__help__subcmd__load"
+                ;;
+            dwell__subcmd__help,node-sim)
+                cmd="dwell__subcmd__help__subcmd__node__subcmd__sim"
                 ;;
             dwell__subcmd__help,note)
                 cmd="dwell__subcmd__help__subcmd__note"
@@ -350,7 +356,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -792,7 +798,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
+            opts="ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1130,6 +1136,20 @@ _dwell() {
         dwell__subcmd__help__subcmd__load__subcmd__traffic)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__node__subcmd__sim)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1831,6 +1851,64 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__sim)
+            opts="-q -h --like --clock-tick --read-timeout --repeated-reads --loop-time --print-delay --service-time --sockets --seed --cpu --scheduling --busy-poll --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --like)
+                    COMPREPLY=($(compgen -W "clean chung-2021-best chung-2021-worst" -- "${cur}"))
+                    return 0
+                    ;;
+                --clock-tick)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repeated-reads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --loop-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --print-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --service-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sockets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__note)
             opts="-h --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2008,7 +2086,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__ping)
-            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --explain --explain-above --no-idle --cpu --scheduling --busy-poll --key-file --path --interface --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --live --help"
+            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --clients --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --nagle --quick-ack --explain --explain-above --no-idle --cpu --scheduling --busy-poll --key-file --path --interface --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --live --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2019,6 +2097,10 @@ _dwell() {
                     return 0
                     ;;
                 -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
