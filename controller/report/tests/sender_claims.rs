@@ -1,6 +1,5 @@
 //! Claims of Mok 2015 about senders.
 
-#[expect(dead_code, reason = "other test programs use the rest")]
 #[path = "synthetic/paced.rs"]
 mod paced;
 #[expect(dead_code, reason = "other test programs use the rest")]
