@@ -64,7 +64,9 @@ fn schema_errors(object: &Value) -> Vec<String> {
 #[test]
 fn json_of_every_document_matches_the_schema() {
     let sandbox = Sandbox::new();
-    for (document, code) in [("chung-2021", 3), ("roedlach-vock", 3), ("mok-2015", 0), ("ramstetter", 0)] {
+    for (document, code) in
+        [("chung-2021", 3), ("roedlach-vock", 3), ("mok-2015", 0), ("ramstetter", 0)]
+    {
         let path = repository("controller/documents/data").join(document).join("TABLE.toml");
         let output = sandbox.audit(&[path.to_str().unwrap(), "--json"]);
         assert_eq!(output.status.code(), Some(code), "{document}: {output:?}");
@@ -85,14 +87,19 @@ fn json_of_every_document_matches_the_schema() {
 #[test]
 fn exit_code_follows_the_severity_of_findings() {
     let sandbox = Sandbox::new();
-    let clean = sandbox.write("clean.csv", "sent,received,latency_ms\n10:00:00.100,10:00:00.150,50\n");
+    let clean =
+        sandbox.write("clean.csv", "sent,received,latency_ms\n10:00:00.100,10:00:00.150,50\n");
     let output = sandbox.audit(&[&clean]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(stdout(&output).contains("0 serious findings"), "{output:?}");
-    let wrong = sandbox.write("wrong.csv", "sent,received,latency_ms\n10:00:00.100,10:00:00.150,90\n");
+    let wrong =
+        sandbox.write("wrong.csv", "sent,received,latency_ms\n10:00:00.100,10:00:00.150,90\n");
     let output = sandbox.audit(&[&wrong]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert!(stdout(&output).contains("row 1: received minus sent is 50 ms, printed 90"), "{output:?}");
+    assert!(
+        stdout(&output).contains("row 1: received minus sent is 50 ms, printed 90"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -129,8 +136,16 @@ fn wrong_inputs_are_usage_errors_with_the_reason() {
 #[test]
 fn columns_option_maps_names_and_units() {
     let sandbox = Sandbox::new();
-    let csv = sandbox.write("a.csv", "a,b,c\n1.000,1.250,250\n2.000,2.300,300\n3.000,3.100,900\n4.0,4.2,200\n");
-    let output = sandbox.audit(&[&csv, "--columns", "sent=a:s,received=b:s", "--columns", "latency=c:ms", "--json"]);
+    let csv = sandbox
+        .write("a.csv", "a,b,c\n1.000,1.250,250\n2.000,2.300,300\n3.000,3.100,900\n4.0,4.2,200\n");
+    let output = sandbox.audit(&[
+        &csv,
+        "--columns",
+        "sent=a:s,received=b:s",
+        "--columns",
+        "latency=c:ms",
+        "--json",
+    ]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let finding = &object(&output)["findings"][0];
     assert_eq!(finding["code"], "latency-contradicts-timestamps");
@@ -147,7 +162,10 @@ fn run_is_audited_by_trial() {
         let output = sandbox.audit(&[name, "--json"]);
         let report = object(&output);
         assert_eq!(schema_errors(&report), Vec::<String>::new(), "{report:#}");
-        assert_eq!((&report["source"], &report["tables"][0]["name"]), (&json!(run), &json!("trial 1")));
+        assert_eq!(
+            (&report["source"], &report["tables"][0]["name"]),
+            (&json!(run), &json!("trial 1"))
+        );
         assert!(report["tables"][0]["rows"].as_u64().unwrap() > 100, "{report:#}");
         assert_eq!(report["serious"], 0, "{report:#}");
     }
@@ -165,7 +183,9 @@ fn documented_examples_print_what_the_page_shows() {
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
         // A file that the following examples use.
-        if let Some(name) = line.strip_prefix("```toml file=").or_else(|| line.strip_prefix("```csv file=")) {
+        if let Some(name) =
+            line.strip_prefix("```toml file=").or_else(|| line.strip_prefix("```csv file="))
+        {
             let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             sandbox.write(name, &(body.join("\n") + "\n"));
         }

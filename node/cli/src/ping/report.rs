@@ -9,8 +9,8 @@ use dwell_protocol::PingJob;
 use dwell_record::{DriverStamps, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
 use dwell_stats::{
-    ClockBounds, ClockFault, Distribution, Figures, Metric, PathDelays, PathPosition, RateAssumption,
-    RoundTrip, Threshold, bins, render,
+    ClockBounds, ClockFault, Distribution, Figures, Metric, PathDelays, PathPosition,
+    RateAssumption, RoundTrip, Threshold, bins, render,
 };
 use dwell_units::Nanos;
 use serde_json::{Value, json};
