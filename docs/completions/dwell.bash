@@ -16,6 +16,9 @@ _dwell() {
             ",$1")
                 cmd="dwell"
                 ;;
+            dwell,audit)
+                cmd="dwell__subcmd__audit"
+                ;;
             dwell,compare)
                 cmd="dwell__subcmd__compare"
                 ;;
@@ -66,6 +69,9 @@ _dwell() {
                 ;;
             dwell,relay)
                 cmd="dwell__subcmd__relay"
+                ;;
+            dwell,replay)
+                cmd="dwell__subcmd__replay"
                 ;;
             dwell,report)
                 cmd="dwell__subcmd__report"
@@ -130,6 +136,9 @@ _dwell() {
             dwell__subcmd__device__subcmd__help,show)
                 cmd="dwell__subcmd__device__subcmd__help__subcmd__show"
                 ;;
+            dwell__subcmd__help,audit)
+                cmd="dwell__subcmd__help__subcmd__audit"
+                ;;
             dwell__subcmd__help,compare)
                 cmd="dwell__subcmd__help__subcmd__compare"
                 ;;
@@ -180,6 +189,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,relay)
                 cmd="dwell__subcmd__help__subcmd__relay"
+                ;;
+            dwell__subcmd__help,replay)
+                cmd="dwell__subcmd__help__subcmd__replay"
                 ;;
             dwell__subcmd__help,report)
                 cmd="dwell__subcmd__help__subcmd__report"
@@ -356,12 +368,34 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import audit note delete replay device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__audit)
+            opts="-h --columns --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -798,8 +832,22 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import note delete device serve completions help"
+            opts="ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import audit note delete replay device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__audit)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1260,6 +1308,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__relay)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2553,6 +2615,40 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__replay)
+            opts="-o -q -h --list --names --short --case --on --output --json --quiet --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --case)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__report)
             opts="-o -h --output --accurate --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2584,7 +2680,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__run)
-            opts="-q -h --set --on --no-wait --wait --events --dry-run --resume --seed --yes --json --quiet --data --help"
+            opts="-q -h --set --on --lab-program --no-wait --wait --events --dry-run --resume --seed --yes --json --quiet --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2595,6 +2691,10 @@ _dwell() {
                     return 0
                     ;;
                 --on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lab-program)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
