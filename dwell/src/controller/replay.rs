@@ -34,7 +34,7 @@ pub(crate) struct Args {
     name: Option<String>,
 
     /// List the replays with their cost
-    #[arg(long, conflicts_with_all = ["name", "short", "case", "on"])]
+    #[arg(long, conflicts_with_all = ["name", "short", "case", "set", "on"])]
     list: bool,
 
     /// With --list: print only the names
@@ -48,6 +48,10 @@ pub(crate) struct Args {
     /// Run only this case; may be repeated [default: all]
     #[arg(long, value_name = "CASE")]
     case: Vec<String>,
+
+    /// Set a field of each plan, such as trials.repetitions=3; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
 
     /// Measure on devices instead of in a lab, such as n1=pi4,n2=pi3: a device for each node of the
     /// plan's lab
@@ -151,8 +155,11 @@ fn run_case(
     if !args.quiet {
         say(&format!("{}: {} ({})", case.name, case.what, plan.file));
     }
-    let run_args =
-        run::Args::of_replay(plan.file, args.on.clone(), lab_program, args.quiet, &args.data);
+    let mut run_args = run::Args::of(plan.file, args.data.clone());
+    run_args.set.clone_from(&args.set);
+    run_args.on.clone_from(&args.on);
+    run_args.lab_program = lab_program;
+    run_args.quiet = args.quiet;
     let (exit, run) = run::run_text(&run_args, &text)?;
     let Some(run) = run.filter(|_| exit == Exit::Measured) else {
         return Ok((exit, Err("nothing was measured".to_owned())));

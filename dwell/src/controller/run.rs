@@ -54,16 +54,16 @@ pub(crate) struct Args {
 
     /// Set a field of the plan, such as topology.link.rate=10Mbit/s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<String>,
+    pub(super) set: Vec<String>,
 
     /// Bind the roles of the plan to devices, such as sender=pi4,receiver=pi3; may be repeated
     #[arg(long, value_name = "ROLE=DEVICE", value_delimiter = ',')]
-    on: Vec<String>,
+    pub(super) on: Vec<String>,
 
     /// Create the lab with this program and run it in the nodes: a dwell-node of this version that was
     /// built with other options [default: this program]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "resume"])]
-    lab_program: Option<PathBuf>,
+    pub(super) lab_program: Option<PathBuf>,
 
     /// Fail instead of waiting while another run uses a device
     #[arg(long)]
@@ -99,26 +99,20 @@ pub(crate) struct Args {
 
     /// Print no progress, only the result
     #[arg(short = 'q', long)]
-    quiet: bool,
+    pub(super) quiet: bool,
 
     #[command(flatten)]
     pub(super) data: DataArgs,
 }
 
 impl Args {
-    /// Arguments that run the plan of a replay: a new run without questions.
-    pub(super) fn of_replay(
-        plan: &str,
-        on: Vec<String>,
-        lab_program: Option<PathBuf>,
-        quiet: bool,
-        data: &DataArgs,
-    ) -> Self {
+    /// Arguments that run a plan without questions.
+    pub(super) fn of(plan: &str, data: DataArgs) -> Self {
         Self {
             plan: plan.into(),
             set: Vec::new(),
-            on,
-            lab_program,
+            on: Vec::new(),
+            lab_program: None,
             no_wait: false,
             wait: false,
             events: None,
@@ -127,8 +121,8 @@ impl Args {
             seed: None,
             yes: true,
             json: false,
-            quiet,
-            data: data.clone(),
+            quiet: false,
+            data,
         }
     }
 }

@@ -21,6 +21,7 @@ mod orphans;
 mod paces;
 mod programs;
 mod reflectors;
+mod replays;
 mod resume;
 mod rootless;
 mod samples;

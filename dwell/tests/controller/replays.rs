@@ -1,0 +1,82 @@
+//! `dwell replay`: experiments of the founding documents, repeated and judged.
+
+use dwell_documents::{LINES, REPLAYS, lines_of};
+
+use crate::fixture::{DWELL, Sandbox, as_root, repository, stderr, stdout};
+use crate::schemas::assert_matches_schema;
+
+#[test]
+fn list_of_replays_has_their_cost() {
+    let sandbox = Sandbox::new();
+    let listed = sandbox.json(&["replay", "--list"]);
+    assert_matches_schema("dwell.replays", &listed);
+    assert_eq!(listed["replays"].as_array().unwrap().len(), REPLAYS.len());
+    let names = stdout(&sandbox.dwell(&["replay", "--list", "--names"]));
+    let known: Vec<&str> = REPLAYS.iter().map(|replay| replay.name).collect();
+    assert_eq!(names.lines().collect::<Vec<_>>(), known);
+    let text = stdout(&sandbox.dwell(&["replay", "--list"]));
+    assert!(known.iter().all(|name| text.contains(name)), "{text}");
+    assert!(!sandbox.data().exists(), "a list creates no directory");
+}
+
+#[test]
+fn replay_is_stored_and_judged_like_any_run() {
+    if !as_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let short = ["--set", "trials.repetitions=1", "--set", "ping.count=20", "--quiet"];
+    let command = [&["replay", "stable-ping", "--short"][..], &short].concat();
+    let replayed = sandbox.json(&command);
+    assert_matches_schema("dwell.replay", &replayed);
+    let case = &replayed["cases"][0];
+    let claims = case["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 9);
+    assert!(claims.iter().all(|claim| claim["id"].as_str().unwrap().starts_with("S1.8")));
+    let run = sandbox.json(&["show", case["run"].as_str().unwrap()]);
+    assert_eq!(run["claims"], case["claims"]);
+    let page = std::fs::read_to_string(case["report"].as_str().unwrap()).unwrap();
+    assert!(page.contains("S1.8-log"));
+    let lines = replayed["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), lines_of("S1").count());
+    sandbox.assert_no_leftovers();
+}
+
+#[test]
+fn case_without_its_program_is_not_run_and_names_the_remedy() {
+    let sandbox = Sandbox::new();
+    // A copy of dwell beside which no other program lies.
+    let dwell = sandbox.path("dwell");
+    std::fs::copy(DWELL, &dwell).unwrap();
+    let mut command = std::process::Command::new(&dwell);
+    command.args(["replay", "relay-delay", "--short", "--case", "slow-board"]);
+    let output = command.env("DWELL_DATA", sandbox.data()).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(stderr(&output).contains("`make soft-aes` builds it"), "{output:?}");
+    assert!(stdout(&output).contains("not run"), "{output:?}");
+}
+
+#[test]
+fn unknown_replays_and_cases_are_usage_errors() {
+    let sandbox = Sandbox::new();
+    for (arguments, words) in [
+        (&["replay", "ping"][..], "known: relay-delay"),
+        (&["replay", "round-trip", "--case", "mars"], "round-trip has this-machine"),
+        (&["replay", "round-trip", "--short", "--on", "n1=pi4"], "device"),
+        (&["replay", "round-trip", "--short", "--set", "ping.count=none"], "ping.count"),
+    ] {
+        let output = sandbox.dwell(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(words), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn page_of_the_founding_documents_has_every_line() {
+    let page = std::fs::read_to_string(repository("docs/founding-documents.md")).unwrap();
+    for line in LINES {
+        let how = line.how.replace('|', "\\|");
+        let row = format!("| {} | {} | {} | {how} |", line.id, line.what, line.status.name());
+        assert!(page.contains(&row), "the page lacks or differs in: {row}");
+    }
+}
