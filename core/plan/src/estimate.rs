@@ -215,7 +215,7 @@ mod tests {
         assert_eq!((both.probes, both.at_most, both.at_least), (Some(2 * 508), true, false));
         assert_eq!(estimate("interval = \"1ms\"\ncount = 100").probes, Some(2 * 108));
         assert_eq!(
-            estimate("interval = \"1ms\"\ncount = 100\nclients = 4").probes,
+            estimate("protocol = \"udp\"\ninterval = \"1ms\"\ncount = 100\nclients = 4").probes,
             Some(2 * 4 * 108)
         );
     }

@@ -11,7 +11,7 @@ fn nothing_but_login_and_assets_is_open_without_the_token() {
     let (server, _) = Server::with_token();
     let page = server.get("/compare?runs=a,b");
     assert_eq!(page.status, 303);
-    assert_eq!(page.header("location"), Some("/login?next=/compare%3Fruns%3Da%2Cb"));
+    assert_eq!(page.header("location"), Some("/login?next=/compare%3Fruns%3Da,b"));
     for path in ["/api/v1/runs", "/metrics", "/api/v1/absent"] {
         let answer = server.get(path);
         assert_eq!(answer.status, 401, "{path}");
