@@ -2616,13 +2616,17 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__replay)
-            opts="-o -q -h --list --names --short --case --on --output --json --quiet --data --help"
+            opts="-o -q -h --list --names --short --case --set --on --output --json --quiet --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --case)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

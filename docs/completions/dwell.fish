@@ -440,6 +440,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not as
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print the result as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand replay" -l case -d 'Run only this case; may be repeated [default: all]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand replay" -l set -d 'Set a field of each plan, such as trials.repetitions=3; may be repeated' -r
 complete -c dwell -n "__fish_dwell_using_subcommand replay" -l on -d 'Measure on devices instead of in a lab, such as n1=pi4,n2=pi3: a device for each node of the plan\'s lab' -r
 complete -c dwell -n "__fish_dwell_using_subcommand replay" -s o -l output -d 'Write a report of each case into this directory [default: the data directory]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand replay" -l data -d 'Directory of runs and samples' -r -F

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Job;
 
 /// Protocol version. A node sends its own; a controller refuses any other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Maximum length of a part of a segment in bytes.
 pub const MAX_PULL_LEN: u64 = 8 << 20;

@@ -101,12 +101,16 @@ pub(crate) struct Args {
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 
+    /// Part of another command, which prints the result.
+    #[arg(skip)]
+    is_part: bool,
+
     #[command(flatten)]
     pub(super) data: DataArgs,
 }
 
 impl Args {
-    /// Arguments that run a plan without questions.
+    /// Arguments of a command that runs a plan without questions, and prints the result itself.
     pub(super) fn of(plan: &str, data: DataArgs) -> Self {
         Self {
             plan: plan.into(),
@@ -122,6 +126,7 @@ impl Args {
             yes: true,
             json: false,
             quiet: false,
+            is_part: true,
             data,
         }
     }
@@ -615,7 +620,7 @@ fn conclude(
             "data": store.dir(),
         });
         super::print(&format!("{object:#}"))?;
-    } else {
+    } else if !args.is_part {
         // The reason of a failure is printed on standard error only.
         let end = if outcome.is_err() { "failed" } else { &end };
         super::print(&format!(
