@@ -342,7 +342,9 @@ fn loaded_run(repetitions: u32, shape: impl Fn(&str) -> Shape) -> RunData {
                 let mut load = synthetic::load(name);
                 if name == "cpu" {
                     for value in ["asked_ratio", "burnt_ratio"] {
-                        load.values.insert(value.to_owned(), Some(Scalar::Real(1.0)));
+                        // The prober takes the rest.
+                        let ratio = if value == "asked_ratio" { 1.0 } else { 0.9 };
+                        load.values.insert(value.to_owned(), Some(Scalar::Real(ratio)));
                     }
                 }
                 one.loads.push(load);
