@@ -107,7 +107,7 @@ impl Judgement {
     }
 
     /// The judged claim.
-    pub(crate) fn into_claim(self, id: &str, claim: &str, limit: Limit, unit: ClaimUnit) -> Claim {
+    fn into_claim(self, id: &str, claim: &str, limit: Limit, unit: ClaimUnit) -> Claim {
         let (limit, published) = match limit {
             Limit::Published(limit) => (Some(limit), Some(limit)),
             Limit::Own(limit) => (Some(limit), None),
