@@ -57,7 +57,7 @@ pub const LINES: &[Line] = &[
         "S0.3",
         "delays of node and link, processing, queueing, stack",
         Improved,
-        "measured at up to eleven points of a packet's path, each with its source (docs/anatomy.md)",
+        "measured between named points of a packet's path, each with its source (docs/anatomy.md)",
     ),
     line(
         "S0.4",

@@ -22,12 +22,14 @@ pub struct ReplayCase {
     pub name: &'static str,
     /// What is special about it, as a clause.
     pub what: &'static str,
-    /// The whole experiment, and one that takes minutes.
+    /// The whole experiment.
     pub full: ReplayPlan,
-    /// The short form.
+    /// One that takes minutes.
     pub short: ReplayPlan,
     /// Program of the lab's nodes.
     pub program: LabProgram,
+    /// Privileges without which trials fail; `None` if an ordinary user can run it.
+    pub needs: Option<&'static str>,
 }
 
 /// A plan of a replay.
@@ -73,6 +75,7 @@ pub const REPLAYS: &[Replay] = &[
                 full: plan!("relay-delay.toml"),
                 short: plan!("relay-delay-short.toml"),
                 program: LabProgram::Own,
+                needs: Some("root"),
             },
             ReplayCase {
                 name: "slow-board",
@@ -80,6 +83,7 @@ pub const REPLAYS: &[Replay] = &[
                 full: plan!("relay-delay-board.toml"),
                 short: plan!("relay-delay-board-short.toml"),
                 program: LabProgram::SoftAes,
+                needs: Some("root"),
             },
         ],
     },
@@ -94,6 +98,7 @@ pub const REPLAYS: &[Replay] = &[
             full: plan!("stable-ping.toml"),
             short: plan!("stable-ping-short.toml"),
             program: LabProgram::Own,
+            needs: Some("root"),
         }],
     },
     Replay {
@@ -107,6 +112,7 @@ pub const REPLAYS: &[Replay] = &[
             full: plan!("send-accuracy.toml"),
             short: plan!("send-accuracy-short.toml"),
             program: LabProgram::Own,
+            needs: Some("root for some engines"),
         }],
     },
     Replay {
@@ -120,6 +126,7 @@ pub const REPLAYS: &[Replay] = &[
             full: plan!("microcontroller.toml"),
             short: plan!("microcontroller-short.toml"),
             program: LabProgram::Own,
+            needs: None,
         }],
     },
     Replay {
@@ -133,6 +140,7 @@ pub const REPLAYS: &[Replay] = &[
             full: plan!("round-trip.toml"),
             short: plan!("round-trip-short.toml"),
             program: LabProgram::Own,
+            needs: None,
         }],
     },
 ];

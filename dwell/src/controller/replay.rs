@@ -26,7 +26,8 @@ const SOFT_AES_PROGRAM: &str = "dwell-node-soft-aes";
 Each case of a replay is a plan, which is run, stored and judged like any other run; `dwell show` and \
 `dwell report` show it again. The verdict on a claim is pass, fail, cannot-tell or not-run. \
 docs/founding-documents.md explains the documents and what dwell does about each of their lines.\n\
-Exit codes: 0 the cases were run, whatever the verdicts; 1 runtime failure; 2 usage error; 4 not \
+^C ends the case; verdicts of earlier cases are printed, and `dwell run PLAN --resume RUN` continues its run.\n\
+Exit codes: 0 a case was run, whatever the verdicts; 1 runtime failure; 2 usage error; 4 not \
 supported or not permitted here; 130 interrupted.")]
 pub(crate) struct Args {
     /// Name of the replay (`dwell replay --list`)
@@ -78,7 +79,23 @@ pub(crate) struct Args {
 struct JudgedCase {
     case: &'static ReplayCase,
     /// Name of the run, or why the case was not run.
-    outcome: Result<JudgedRun, String>,
+    outcome: Result<JudgedRun, NotRun>,
+}
+
+/// Why a case has no verdicts.
+struct NotRun {
+    exit: Exit,
+    reason: String,
+}
+
+impl NotRun {
+    fn unsupported(reason: String) -> Self {
+        Self { exit: Exit::Unsupported, reason }
+    }
+
+    fn is_interruption(&self) -> bool {
+        self.exit == Exit::Interrupted
+    }
 }
 
 struct JudgedRun {
@@ -97,20 +114,44 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Failure::usage(format!("no replay is called '{name}'; known: {}", known.join(", ")))
     })?;
     let mut judged = Vec::new();
+    let mut failure = None;
     for case in cases(replay, &args.case)? {
-        match run_case(args, case)? {
-            (Exit::Interrupted, _) => return Ok(Exit::Interrupted),
-            (_, outcome) => judged.push(JudgedCase { case, outcome }),
+        match run_case(args, case) {
+            Ok(outcome) => {
+                let is_interrupted = outcome.as_ref().is_err_and(NotRun::is_interruption);
+                judged.push(JudgedCase { case, outcome });
+                if is_interrupted {
+                    break;
+                }
+            }
+            // What was judged before is printed.
+            Err(failed) => {
+                failure = Some(failed);
+                break;
+            }
         }
     }
-    let mut out = terminal::stdout();
-    if args.json {
-        super::print(&format!("{:#}", object(args, replay, &judged)))?;
-    } else {
-        print(&mut out, replay, &judged)?;
+    if !judged.is_empty() {
+        if args.json {
+            super::print(&format!("{:#}", object(args, replay, &judged)))?;
+        } else {
+            print(&mut terminal::stdout(), replay, &judged)?;
+        }
     }
-    let any = judged.iter().any(|case| case.outcome.is_ok());
-    Ok(if any { Exit::Measured } else { Exit::Unsupported })
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(exit(&judged)),
+    }
+}
+
+/// Exit code: that of an interruption, else of any measured case, else of the first.
+fn exit(judged: &[JudgedCase]) -> Exit {
+    let not_run = |case: &JudgedCase| case.outcome.as_ref().err().map(|not_run| not_run.exit);
+    if judged.iter().any(|case| not_run(case) == Some(Exit::Interrupted)) {
+        return Exit::Interrupted;
+    }
+    let all: Option<Vec<Exit>> = judged.iter().map(not_run).collect();
+    all.and_then(|exits| exits.first().copied()).unwrap_or(Exit::Measured)
 }
 
 /// Returns the wanted cases of a replay.
@@ -131,26 +172,22 @@ fn cases(replay: &'static Replay, wanted: &[String]) -> Result<Vec<&'static Repl
 }
 
 /// Runs the plan of a case and judges it.
-fn run_case(
-    args: &Args,
-    case: &'static ReplayCase,
-) -> Result<(Exit, Result<JudgedRun, String>), Failure> {
+fn run_case(args: &Args, case: &'static ReplayCase) -> Result<Result<JudgedRun, NotRun>, Failure> {
     let plan = case.plan(args.short);
     let lab_program = match lab_program(case.program) {
         Ok(program) => program,
         Err(reason) => {
             say(&format!("dwell: {}: {reason}", case.name));
-            return Ok((Exit::Measured, Err(reason)));
+            return Ok(Err(NotRun::unsupported(reason)));
         }
     };
-    let text = if args.on.is_empty() {
-        plan.text.to_owned()
-    } else {
-        if lab_program.is_some() {
+    let text = match (args.on.is_empty(), &lab_program) {
+        (true, _) => plan.text.to_owned(),
+        (false, Some(_)) => {
             let reason = "devices have programs of their own".to_owned();
-            return Ok((Exit::Measured, Err(reason)));
+            return Ok(Err(NotRun::unsupported(reason)));
         }
-        on_devices::rewritten(plan.text).map_err(Failure::usage)?
+        (false, None) => on_devices::rewritten(plan.text).map_err(Failure::usage)?,
     };
     if !args.quiet {
         say(&format!("{}: {} ({})", case.name, case.what, plan.file));
@@ -162,7 +199,11 @@ fn run_case(
     run_args.quiet = args.quiet;
     let (exit, run) = run::run_text(&run_args, &text)?;
     let Some(run) = run.filter(|_| exit == Exit::Measured) else {
-        return Ok((exit, Err("nothing was measured".to_owned())));
+        let reason = match exit {
+            Exit::Interrupted => "interrupted",
+            _ => "no trial was measured",
+        };
+        return Ok(Err(NotRun { exit, reason: reason.to_owned() }));
     };
     let store = args.data.open_to_read()?;
     let row = find(&store, &run)?;
@@ -172,7 +213,7 @@ fn run_case(
     std::fs::write(&report, dwell_report::page(&data))
         .with_context(|| format!("cannot write {}", report.display()))?;
     let claims = data.claims.map_or_else(Vec::new, |judged| judged.claims);
-    Ok((exit, Ok(JudgedRun { run, claims, report })))
+    Ok(Ok(JudgedRun { run, claims, report }))
 }
 
 /// Returns the program of a lab's nodes, `None` for this one; the reason if it was not built.
@@ -211,7 +252,7 @@ fn list(as_json: bool) -> Result<Exit, Failure> {
                 case.name.to_owned(),
                 time_text(short)?,
                 time_text(full)?,
-                "root".to_owned(),
+                case.needs.unwrap_or("-").to_owned(),
                 format!("{}: {}", replay.cite, case.what),
             ]);
         }
@@ -242,7 +283,7 @@ fn described(replay: &Replay) -> Result<Value, Failure> {
             "what": case.what,
             "short": { "plan": short.file, "time_ns": estimate(short.text)?.time.0 },
             "full": { "plan": full.file, "time_ns": estimate(full.text)?.time.0 },
-            "needs": ["root"],
+            "needs": case.needs,
         }))
     };
     let cases: Vec<Value> = replay.cases.iter().map(case).collect::<Result<_, _>>()?;
@@ -257,9 +298,9 @@ fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Value {
             "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
             "run": run.run, "report": run.report, "claims": run.claims, "reason": null,
         }),
-        Err(reason) => json!({
+        Err(not_run) => json!({
             "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
-            "run": null, "report": null, "claims": [], "reason": reason,
+            "run": null, "report": null, "claims": [], "reason": not_run.reason,
         }),
     };
     json!({
@@ -282,8 +323,8 @@ fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Re
         writeln!(out, "\n{}: {}", one.case.name, one.case.what)?;
         let run = match &one.outcome {
             Ok(run) => run,
-            Err(reason) => {
-                writeln!(out, "not run: {reason}")?;
+            Err(not_run) => {
+                writeln!(out, "not run: {}", not_run.reason)?;
                 continue;
             }
         };
