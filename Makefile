@@ -30,7 +30,7 @@ run: setup-run build ## run plans/quick.toml: round trips in an idle and a loade
 	@target/release/roundtrip $(ARGS)
 
 # The peers and tools are built in parallel with the lint, because compilers mostly wait for one another.
-test: setup-packages ## run everything that CI runs
+test: setup-packages ## run every test that needs no virtual machine
 	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers firmware
 	tests/run
 
