@@ -13,6 +13,8 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from boot import Spec
@@ -25,6 +27,8 @@ GUESTS = tuple(
     Spec(f"linux-{kernel.replace('.', '-')}", f"x86_64-{kernel}", memory=1024, modules=("tun",)) for kernel in KERNELS
 )
 EXAMPLE_TIMEOUT = 240
+# An example that takes longer is named, in seconds.
+LONG_EXAMPLE = 15
 # `ready FILE TEXT` waits until a background process has printed a text to a file.
 PRELUDE = """
 ready() {
@@ -193,6 +197,7 @@ def strip():
 def type_in(guest, script, folder="/tmp/work"):
     """Types a script in a folder of the guest, as root; returns its exit code and all that it prints. The shell is bash,
     because that of busybox uses its own ip."""
+    started = time.monotonic()
     done = guest.run(
         f"mkdir -p {folder} && cd {folder} && cat >script && "
         f"PATH=/tmp/bin:$PATH timeout -s KILL {EXAMPLE_TIMEOUT} bash -e script 2>&1",
@@ -200,6 +205,8 @@ def type_in(guest, script, folder="/tmp/work"):
         check=False,
         timeout=EXAMPLE_TIMEOUT + 30,
     )
+    if (took := time.monotonic() - started) > LONG_EXAMPLE:
+        print(f"{guest.image.name}: {took:.0f} s: {script.strip().splitlines()[0]}", file=sys.stderr, flush=True)
     # Background processes of a script that failed must not disturb the next one.
     if done.returncode:
         guest.run("killall -q -9 dwell; /tmp/bin/dwell lab down --all >/dev/null 2>&1; true", check=False, timeout=60)
