@@ -230,7 +230,7 @@ fn cross_traffic(trains: &Evidence) -> Judgement {
     let Some(Comparison { from, to, factor }) = found else {
         return Judgement::cannot_tell("Here: no engine has rates with and without cross traffic.");
     };
-    let [to, from] = [to, from].map(|rate| BitRate(rate as u64));
+    let [to, from] = [to, from].map(|bps| format!("{:.0} Mbit/s", bps / 1e6));
     let words = format!(
         "Here: {}x{} over all engines: {to} against {from}.",
         three_digits(factor.value),
