@@ -12,11 +12,12 @@ if (!out) {
 }
 const browser = await launch();
 try {
-  const tab = await browser.newPage({ viewport: { width: Number(width), height: 900 }, colorScheme: "light" });
+  const tab = await browser.newPage({ viewport: { width: Number(width), height: 900 }, colorScheme: "light", bypassCSP: true });
   await tab.goto(/^https?:/.test(page) ? page : pathToFileURL(page).href);
   const element = tab.locator(selector).first();
   await element.scrollIntoViewIfNeeded();
   await drawn(tab);
+  await tab.addStyleTag({ content: "details, button { display: none !important; }" });
   await element.screenshot({ path: out });
 } finally {
   await browser.close();
