@@ -10,8 +10,8 @@ NODES ?= x86_64 aarch64 armv7 armv6
 # Seconds of fuzzing per target.
 TIME ?= 60
 
-# Tools from crates.io; each is built once, into a directory of its version.
-TOOLS := target/tools
+# Tools from crates.io; each is built once, into a directory of its version. DWELL_TOOLS is an absolute path.
+TOOLS := $(or $(DWELL_TOOLS),target/tools)
 DENY := $(TOOLS)/cargo-deny@0.20.2
 FUZZ := $(TOOLS)/cargo-fuzz@0.13.2
 DEB := $(TOOLS)/cargo-deb@3.8.0
