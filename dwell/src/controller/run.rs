@@ -20,9 +20,7 @@ use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, Topology, expand}
 use dwell_report::model::Axis;
 use dwell_results::amounts;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
-use dwell_store::{
-    DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError,
-};
+use dwell_store::{DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
