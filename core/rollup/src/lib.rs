@@ -11,22 +11,30 @@ mod bytes;
 mod codec;
 mod delay_rollup;
 mod histogram;
+mod interval;
 mod name;
 mod ranges;
 mod record;
 mod rollup;
 mod schedule;
+mod spool_layout;
 mod status;
 
 pub use codec::{CodecError, HEAD_LEN, Identity, MAX_MESSAGE_LEN, Piece, Pieces, VERSION, pieces};
 pub use delay_rollup::DelayRollup;
 pub use histogram::{Bin, Histogram, MAX_DELAY};
+pub use interval::{ClockStep, Collector, NodeClocks, StepWatch};
 pub use name::{MAX_NAME_LEN, Name, NameError};
 pub use ranges::{RangeSet, RangeSetError};
-pub use record::{Body, BootId, Incarnation, Record, SampleBlock};
+pub use record::{Body, BootId, Incarnation, InvalidIncarnation, Record, SampleBlock};
 pub use rollup::{ClockQuality, Level, ProbeCounts, Rollup, RollupMetric, Stream};
 pub use schedule::{
     DailyWindow, LocalLimits, MAX_SCHEDULE_LEN, NodeSchedule, Prefix, Refusal, ScheduleEntry,
     ScheduleError,
+};
+pub use spool_layout::{
+    DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,
+    RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolCursor,
+    SpoolState, StatusFile, level_dir,
 };
 pub use status::{DroppedCounts, DroppedRecords, Pause, PauseInterval, Status, StreamFault};

@@ -16,6 +16,9 @@ use crate::schedule::Refusal;
 pub struct Status {
     /// Build of dwell, like `0.2.0+4f2a9c01b2d3`.
     pub dwell: String,
+    /// Incarnation of the agent's sample records. They have sequence numbers of their own, so that those
+    /// of roll-ups have no gaps while samples stay on the node.
+    pub samples_incarnation: Option<Incarnation>,
     /// Version of the schedule in effect; 0 without one.
     pub schedule_version: u64,
     /// Number of streams that send probes.
@@ -24,6 +27,8 @@ pub struct Status {
     pub refused: Vec<Refusal>,
     /// Streams that cannot run.
     pub faults: Vec<StreamFault>,
+    /// Why the last schedule that arrived is not in effect.
+    pub schedule_error: Option<String>,
     /// Bytes in the spool.
     pub spool_bytes: u64,
     /// Maximum size of the spool in bytes.
@@ -33,6 +38,8 @@ pub struct Status {
     pub dropped: DroppedCounts,
     /// The same records, by sequence number, since the last status.
     pub dropped_since: Vec<DroppedRecords>,
+    /// Bytes of records in the spool that were damaged or incomplete, since it was created.
+    pub damaged_bytes: u64,
     /// Samples that no roll-up contains, since the start of the agent: a ring was full.
     pub samples_lost: u64,
     /// Replies that arrived after their interval was written, since the start of the agent. Their
