@@ -185,7 +185,9 @@ impl From<RangeSet> for String {
 impl FromIterator<u64> for RangeSet {
     fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
         let mut set = Self::new();
-        numbers.into_iter().for_each(|number| drop(set.insert(number)));
+        for number in numbers {
+            set.insert(number);
+        }
         set
     }
 }

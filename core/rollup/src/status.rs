@@ -27,12 +27,16 @@ pub struct Status {
     pub refused: Vec<Refusal>,
     /// Streams that cannot run.
     pub faults: Vec<StreamFault>,
+    /// Why the node does not answer probes.
+    pub reflector_error: Option<String>,
     /// Why the last schedule that arrived is not in effect.
     pub schedule_error: Option<String>,
     /// Bytes in the spool.
     pub spool_bytes: u64,
     /// Maximum size of the spool in bytes.
     pub spool_limit_bytes: u64,
+    /// First error of writing to the spool since the last status.
+    pub spool_error: Option<String>,
     /// Records dropped from a full or damaged spool since it was created, without the ones named in
     /// receipts.
     pub dropped: DroppedCounts,
@@ -42,6 +46,8 @@ pub struct Status {
     pub damaged_bytes: u64,
     /// Samples that no roll-up contains, since the start of the agent: a ring was full.
     pub samples_lost: u64,
+    /// Blocks of samples lost because the medium of the spool stalled, since the start of the agent.
+    pub sample_blocks_lost: u64,
     /// Replies that arrived after their interval was written, since the start of the agent. Their
     /// probes are counted as lost or as already answered.
     pub replies_after_record: u64,

@@ -97,7 +97,7 @@ fn interval_is_rolled_up_once_when_its_probes_are_decided() {
 fn five_minutes_are_aligned_and_sum_up_their_ten_seconds() {
     let mut collector = collector();
     let mut rollups = Vec::new();
-    // 1,700,000,107 is 107 s into its five minutes, so 193 s are left.
+    // 1,700,000,107 is 7 s into its five minutes, so 293 s are left.
     for id in 0..400 {
         let ms = id as i64 * 1_000;
         record(&mut collector, &sample(id, ms, State::Received, Nanos(1_000 + id as i64)));
@@ -105,8 +105,8 @@ fn five_minutes_are_aligned_and_sum_up_their_ten_seconds() {
     }
     let long = of(Level::FiveMinutes, &rollups);
     let [first] = long[..] else { panic!("{long:?}") };
-    assert_eq!((first.counts.sent, first.start_wall_ns), (193, 1_700_000_000_000_000_000));
-    assert_eq!(first.delays(RollupMetric::Rtt).unwrap().max(), Some(Nanos(1_192)));
+    assert_eq!((first.counts.sent, first.start_wall_ns), (293, 1_700_000_100_000_000_000));
+    assert_eq!(first.delays(RollupMetric::Rtt).unwrap().max(), Some(Nanos(1_292)));
     assert_eq!(of(Level::TenSeconds, &rollups).len(), 40);
     rollups.extend(finish(&mut collector));
     let sent = |level| of(level, &rollups).iter().map(|rollup| rollup.counts.sent).sum::<u64>();
@@ -241,10 +241,7 @@ proptest! {
         }
         events.sort_by_key(|(at, _)| *at);
         // A probe is undecided until its first event.
-        let mut decided_at = std::collections::BTreeMap::new();
-        for (at, sample) in &events {
-            decided_at.entry(sample.id).or_insert(*at);
-        }
+        let mut undecided: std::collections::BTreeSet<_> = (0..outcomes.len() as u64).collect();
         let mut collector = collector();
         let mut rollups = Vec::new();
         let mut replies = 0;
@@ -253,9 +250,10 @@ proptest! {
                 record(&mut collector, sample);
                 replies += u64::from(matches!(sample.state, State::Late | State::Duplicate));
             }
-            let now = chunk.last().unwrap().0;
-            let undecided = decided_at.iter().find(|(_, at)| **at > now).map(|(id, _)| *id as i64 * 200);
-            rollups.extend(settle(&mut collector, undecided.unwrap_or(now).min(now)));
+            chunk.iter().for_each(|(_, sample)| { undecided.remove(&sample.id); });
+            let now = chunk[chunk.len() - 1].0;
+            let first = undecided.first().map(|id| *id as i64 * 200);
+            rollups.extend(settle(&mut collector, first.unwrap_or(now).min(now)));
         }
         rollups.extend(finish(&mut collector));
         prop_assert_eq!(collector.probes_after_record(), 0);
