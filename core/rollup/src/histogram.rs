@@ -11,7 +11,7 @@ use dwell_units::Nanos;
 
 use crate::bytes::{Reader, put_signed, put_unsigned};
 
-/// Largest magnitude that is a delay: one hour. A larger difference of two clocks is none.
+/// Largest magnitude that is a delay: one hour. A larger difference of two clocks is not one.
 pub const MAX_DELAY: Nanos = Nanos::from_secs(3_600);
 
 /// Number of bins per doubling, as a power of two.

@@ -15,10 +15,10 @@ use crate::delay_rollup::DelayRollup;
 use crate::rollup::{ClockQuality, Level, ProbeCounts, Rollup, RollupMetric, Stream};
 
 /// Length of the short intervals.
-const SHORT: Nanos = Nanos::from_secs(10);
+const SHORT_INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// Number of short intervals in a long one.
-const SHORT_PER_LONG: i64 = 30;
+const INTERVALS_PER_LONG: i64 = 30;
 
 /// The clocks of the node at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ struct Interval {
 impl Collector {
     /// Creates the collector of a stream that starts at `start`.
     pub fn new(stream: Stream, schedule_version: u64, start: &Pairing) -> Self {
-        let long = SHORT.0 * SHORT_PER_LONG;
+        let long = SHORT_INTERVAL.0 * INTERVALS_PER_LONG;
         let into_interval = Nanos(start.real.as_nanos().rem_euclid(long));
         Self {
             stream,
@@ -231,11 +231,11 @@ impl Collector {
     /// Number of the short interval of a time.
     fn number(&self, at: Instant<Monotonic>) -> i64 {
         // An intended time before the start of the stream would be a defect; it counts in the first.
-        ((at - self.origin).0.max(0)) / SHORT.0
+        ((at - self.origin).0.max(0)) / SHORT_INTERVAL.0
     }
 
     fn start(&self, number: i64) -> Instant<Monotonic> {
-        self.origin.saturating_add(SHORT.saturating_mul(number))
+        self.origin.saturating_add(SHORT_INTERVAL.saturating_mul(number))
     }
 
     fn roll_up_before(&mut self, end: i64, clocks: &NodeClocks, out: &mut impl FnMut(Rollup)) {
@@ -247,7 +247,7 @@ impl Collector {
                 is_one_clock: self.one_clock == Some(true),
                 bound_ns: clocks.bound_ns,
             });
-            let long = number / SHORT_PER_LONG;
+            let long = number / INTERVALS_PER_LONG;
             self.roll_up_long(long, clocks, out);
             self.long.get_or_insert_with(|| (long, Interval::default())).1.merge(&interval);
             if interval.counts != ProbeCounts::default() {
@@ -255,7 +255,7 @@ impl Collector {
             }
         }
         self.next = self.next.max(end);
-        self.roll_up_long(self.next / SHORT_PER_LONG, clocks, out);
+        self.roll_up_long(self.next / INTERVALS_PER_LONG, clocks, out);
     }
 
     /// Rolls up the long interval if it is before number `end`.
@@ -264,7 +264,7 @@ impl Collector {
             return;
         };
         if interval.counts != ProbeCounts::default() {
-            let start = self.start(number * SHORT_PER_LONG);
+            let start = self.start(number * INTERVALS_PER_LONG);
             out(self.rollup(Level::FiveMinutes, start, interval, clocks));
         }
     }

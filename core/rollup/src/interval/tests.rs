@@ -174,7 +174,7 @@ fn stepped_clock_neither_repeats_nor_skips_an_interval() {
         [false, true, false, false]
     );
     let boot: Vec<_> = short.iter().map(|rollup| rollup.start_boot_ns).collect();
-    assert!(boot.windows(2).all(|pair| pair[1] - pair[0] == SHORT.0), "{boot:?}");
+    assert!(boot.windows(2).all(|pair| pair[1] - pair[0] == SHORT_INTERVAL.0), "{boot:?}");
     let second = short[1];
     assert_eq!(second.start_wall_ns, (1_700_000_110 + by) * 1_000_000_000, "dated when written");
     assert_eq!(second.delays(RollupMetric::Rtt).unwrap().count(), 9, "one sample is void");
