@@ -68,7 +68,7 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("serve token", ["serve token", "serve token --data /var/lib/dwell"]),
-    ("hub", ["hub schedule apply mesh.toml", "hub nodes"]),
+    ("hub", ["hub --embedded", "hub --embedded --data /var/lib/dwell --keep 10s=7 --keep 5m=180"]),
     ("hub schedule", ["hub schedule check mesh.toml", "hub schedule apply mesh.toml"]),
     ("hub schedule check", ["hub schedule check mesh.toml", "hub schedule check mesh.toml --json"]),
     ("hub schedule apply", ["hub schedule apply mesh.toml", "hub schedule apply - < mesh.toml"]),

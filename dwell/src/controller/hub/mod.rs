@@ -1,5 +1,6 @@
 //! `dwell hub`: the hub of a fleet.
 
+mod embedded;
 mod nodes;
 mod schedule;
 
@@ -10,10 +11,16 @@ use super::data::DataArgs;
 
 /// Arguments of `hub`.
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: HubCommand,
+    command: Option<HubCommand>,
+
+    #[command(flatten)]
+    embedded: embedded::EmbeddedArgs,
+
+    #[command(flatten)]
+    data: DataArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -28,8 +35,9 @@ impl Args {
     /// The data directory.
     pub(super) fn data(&self) -> &DataArgs {
         match &self.command {
-            HubCommand::Schedule(args) => args.data(),
-            HubCommand::Nodes(args) => &args.data,
+            Some(HubCommand::Schedule(args)) => args.data(),
+            Some(HubCommand::Nodes(args)) => &args.data,
+            None => &self.data,
         }
     }
 }
@@ -38,8 +46,9 @@ impl Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     args.data().check()?;
     match &args.command {
-        HubCommand::Schedule(args) => schedule::run(args),
-        HubCommand::Nodes(args) => nodes::run(args),
+        Some(HubCommand::Schedule(args)) => schedule::run(args),
+        Some(HubCommand::Nodes(args)) => nodes::run(args),
+        None => embedded::run(&args.embedded, &args.data),
     }
 }
 
