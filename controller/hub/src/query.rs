@@ -22,6 +22,9 @@ pub const QUANTILES: [(&str, Quantile); 5] = [
 /// Maximum number of rows of a query.
 const MAX_ROWS: i64 = 100_000;
 
+/// Start of the year 2200, in nanoseconds since 1970. Later times, and those before 1970, have no rows.
+const MAX_TIME_NS: i64 = 84_006 * DAY_NS;
+
 /// Largest number of rows for which a step is chosen.
 const DEFAULT_ROWS: i64 = 60;
 
@@ -126,6 +129,9 @@ pub fn query(
             "the range is empty: its start is not before its end".into(),
         ));
     }
+    if query.from_ns < 0 || query.to_ns > MAX_TIME_NS {
+        return Err(QueryError::Invalid("the range must be between 1970 and 2200".into()));
+    }
     let step_ns = match query.step_ns {
         Some(step_ns) => step_ns,
         None => default_step(query, transaction.horizons()?.of(Resolution::TenSeconds)),
@@ -214,7 +220,7 @@ fn resolution_for(step_ns: i64) -> Resolution {
 }
 
 fn resolution_of(step_ns: i64) -> Result<Resolution, QueryError> {
-    if step_ns <= 0 || step_ns % Resolution::TenSeconds.length_ns() != 0 {
+    if step_ns <= 0 || step_ns > MAX_TIME_NS || step_ns % Resolution::TenSeconds.length_ns() != 0 {
         let message = "the step must be a multiple of 10 s, like 10s, 5m, 1h or 24h";
         return Err(QueryError::Invalid(message.to_owned()));
     }

@@ -140,7 +140,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         measure: args.measure.clone(),
         protocol: args.protocol.clone(),
         metric: args.metric,
-        from_ns: args.from.unwrap_or_else(|| now_ns.saturating_sub(args.last.0)),
+        from_ns: args.from.unwrap_or_else(|| now_ns.saturating_sub(args.last.0).max(0)),
         to_ns,
         step_ns: args.step.map(|step| step.0),
     };

@@ -102,6 +102,7 @@ fn wrong_question_is_a_usage_error() {
         (&["a:b", "--step", "15s"], "multiple of 10 s"),
         (&["a:b", "--last", "0h"], "not above 0"),
         (&["a:b", "--from", "2026-11-02", "--to", "2026-11-01"], "range is empty"),
+        (&["a:b", "--from", "2026-11-01", "--to", "2261-01-01"], "between 1970 and 2200"),
         (&["a:b", "--from", "yesterday"], "2026-11-26"),
         (&["a:b", "--measure", "star"], "it has mesh (stamp)"),
     ] {

@@ -37,6 +37,8 @@ pub struct Entry {
     pub timeout: Option<Nanos>,
     /// Daily window in UTC.
     pub window: Option<Window>,
+    /// Whether the sender keeps samples.
+    pub samples: bool,
 }
 
 impl Entry {
@@ -63,7 +65,7 @@ impl Entry {
             ttl: None,
             dscp: None,
             windows: windows.into_iter().collect(),
-            samples: true,
+            samples: self.samples,
         })
     }
 
@@ -191,6 +193,7 @@ fn entry(
         ip_bytes: size.ip_bytes(address.is_ipv6()),
         timeout: measure.timeout,
         window: measure.window,
+        samples: measure.samples,
     })
 }
 
@@ -350,6 +353,7 @@ mod tests {
         let names: Vec<_> = part.entries.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!((part.version, &names[..]), (7, &["m+b", "m+c"][..]));
         assert_eq!(part.entries[0].windows[0].to_string(), "22:00-06:00");
+        assert!(part.entries[0].samples);
         assert_eq!(expansion.part(7, &"z".parse().unwrap()).unwrap().entries, []);
         let fast = text.replace("port", "interval = \"10us\"\nport");
         let expansion = expand(&Schedule::parse(&fast).unwrap(), &known(&["a", "b"])).unwrap();

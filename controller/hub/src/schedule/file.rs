@@ -91,6 +91,13 @@ pub struct Measure {
     /// Daily window in UTC; without one, all day.
     #[serde(default)]
     pub window: Option<Window>,
+    /// Keep samples in the spool of the sender. They take most of its space.
+    #[serde(default = "yes")]
+    pub samples: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// The pairs of a star.
@@ -233,7 +240,18 @@ impl Measure {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_does_not_panic(text in "\\PC*", lines in "[a-z\\[\\]{}=\", \n0-9:-]*") {
+            let _ = Schedule::parse(&text);
+            let measure = format!("version = 1\n[[measure]]\nname = \"m\"\n{lines}");
+            let _ = Schedule::parse(&measure);
+        }
+    }
 
     fn error(text: &str) -> String {
         Schedule::parse(text).unwrap_err().to_string()

@@ -521,6 +521,12 @@ pub(crate) fn query_names_what_exists(create: Create<'_>) {
     assert!(error(&|question| question.protocol = Some(protocol.clone())).contains("mesh (stamp)"));
     assert!(error(&|question| question.to_ns = question.from_ns).contains("range is empty"));
     assert!(error(&|question| question.step_ns = Some(15 * SECOND)).contains("multiple of 10 s"));
+    for (from_ns, to_ns) in [(i64::MIN, NOW), (-1, NOW), (NOW, i64::MAX)] {
+        let range = error(&|question| (question.from_ns, question.to_ns) = (from_ns, to_ns));
+        assert!(range.contains("between 1970 and 2200"), "{range}");
+    }
+    let steps = error(&|question| question.step_ns = Some(i64::MAX / SECOND / 10 * 10 * SECOND));
+    assert!(steps.contains("multiple of 10 s"), "{steps}");
     let long = error(&|question| {
         (question.from_ns, question.step_ns) = (NOW - 30 * DAY, Some(10 * SECOND));
     });
