@@ -16,6 +16,9 @@ _dwell__node() {
             ",$1")
                 cmd="dwell__node"
                 ;;
+            dwell__node,agent)
+                cmd="dwell__node__subcmd__agent"
+                ;;
             dwell__node,doctor)
                 cmd="dwell__node__subcmd__doctor"
                 ;;
@@ -51,6 +54,9 @@ _dwell__node() {
                 ;;
             dwell__node,worker)
                 cmd="dwell__node__subcmd__worker"
+                ;;
+            dwell__node__subcmd__help,agent)
+                cmd="dwell__node__subcmd__help__subcmd__agent"
                 ;;
             dwell__node__subcmd__help,doctor)
                 cmd="dwell__node__subcmd__help__subcmd__doctor"
@@ -209,12 +215,30 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab doctor worker help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab agent doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__agent)
+            opts="-q -h --config --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -237,8 +261,22 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping range reflect node-sim relay pace load trace lab doctor worker help"
+            opts="ping range reflect node-sim relay pace load trace lab agent doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__agent)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -16,6 +16,9 @@ _dwell() {
             ",$1")
                 cmd="dwell"
                 ;;
+            dwell,agent)
+                cmd="dwell__subcmd__agent"
+                ;;
             dwell,audit)
                 cmd="dwell__subcmd__audit"
                 ;;
@@ -135,6 +138,9 @@ _dwell() {
                 ;;
             dwell__subcmd__device__subcmd__help,show)
                 cmd="dwell__subcmd__device__subcmd__help__subcmd__show"
+                ;;
+            dwell__subcmd__help,agent)
+                cmd="dwell__subcmd__help__subcmd__agent"
                 ;;
             dwell__subcmd__help,audit)
                 cmd="dwell__subcmd__help__subcmd__audit"
@@ -368,12 +374,30 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import audit note delete replay device serve completions help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit note delete replay device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__agent)
+            opts="-q -h --config --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -832,8 +856,22 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping range reflect node-sim relay pace load trace lab doctor worker run runs show report compare export import audit note delete replay device serve completions help"
+            opts="ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit note delete replay device serve completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__agent)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

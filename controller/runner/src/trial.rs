@@ -151,7 +151,9 @@ impl TrialMachine {
             | Event::Leased { .. }
             | Event::Progress { .. }
             | Event::Clock { .. }
-            | Event::ClockState { .. } => return Vec::new(),
+            | Event::ClockState { .. }
+            | Event::Spool { .. }
+            | Event::SpoolFailed { .. } => return Vec::new(),
             Event::Ready { job } => {
                 // A measurement is waited for until it finishes.
                 if matches!(self.step, Step::Serving | Step::Loading) {
@@ -481,7 +483,9 @@ mod tests {
                     vec![pulled(job)]
                 }
                 Request::Hail { job } => vec![Event::Alive { job }],
-                Request::Clock { .. } | Request::ClockState { .. } => vec![],
+                Request::Clock { .. } | Request::ClockState { .. } | Request::Spool { .. } => {
+                    vec![]
+                }
             };
             for event in events {
                 todo.extend(machine.handle_event(&node, event, at(1)));
@@ -600,7 +604,9 @@ mod tests {
                 Request::Stop { job } => vec![finished(job)],
                 Request::Pull { job, .. } => vec![pulled(job)],
                 Request::Hail { job } => vec![Event::Alive { job }],
-                Request::Clock { .. } | Request::ClockState { .. } => vec![],
+                Request::Clock { .. } | Request::ClockState { .. } | Request::Spool { .. } => {
+                    vec![]
+                }
             };
             for event in events {
                 todo.extend(machine.handle_event(&node, event, at(1)));

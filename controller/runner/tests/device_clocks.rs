@@ -140,7 +140,7 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Clock { .. } | Request::ClockState { .. } | Request::Spool { .. } => {}
             Request::Pull { job, .. } => {
                 let bytes = match &self.jobs[job] {
                     Job::Ping(_) => ping_segment(self.lead("a"), self.lead("b")),

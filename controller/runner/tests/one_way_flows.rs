@@ -90,7 +90,7 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Clock { .. } | Request::ClockState { .. } | Request::Spool { .. } => {}
             Request::Pull { job, .. } => {
                 let what = self.jobs.remove(job).unwrap();
                 self.requests.push(format!("{node} pull {}", what.name()));

@@ -102,7 +102,7 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job, false),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Clock { .. } | Request::ClockState { .. } | Request::Spool { .. } => {}
             Request::Pull { job, .. } => {
                 let bytes = segment(if self.sends_nothing { 0 } else { 20 });
                 push_segment(&mut self.messages, node, *job, bytes);

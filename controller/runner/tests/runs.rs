@@ -165,7 +165,7 @@ impl Fleet for FakeFleet {
                 self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Clock { .. } | Request::ClockState { .. } | Request::Spool { .. } => {}
             Request::Pull { .. } if matches!(self.endless, Some((_, _, Fault::Endless))) => {}
             Request::Pull { job, .. } => {
                 let (segment, damaged) = self.segments.get_mut(job).unwrap();

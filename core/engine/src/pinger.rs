@@ -91,7 +91,18 @@ pub struct Pinger<P> {
 impl<P: Protocol> Pinger<P> {
     /// Creates a pinger whose first probe (of the warm-up, if any) is due at `start`.
     pub fn new(protocol: P, config: Config, start: Instant<Monotonic>) -> Self {
-        let window = config.window();
+        Self::with_window(protocol, config, start, config.window())
+    }
+
+    /// Like [`Self::new`], but remembers at most `window` probes, in flight or recently resolved,
+    /// rounded up to a power of two. A probe that does not fit is declared lost early.
+    pub fn with_window(
+        protocol: P,
+        config: Config,
+        start: Instant<Monotonic>,
+        window: usize,
+    ) -> Self {
+        let window = window.clamp(1, Config::MAX_WINDOW).next_power_of_two();
         let first = 0_u64.wrapping_sub(u64::from(config.warm_up));
         let message = vec![0; protocol.capacity()].into_boxed_slice();
         Self {
@@ -157,6 +168,25 @@ impl<P: Protocol> Pinger<P> {
     /// most 20 ms. `None` (the default) does not wait.
     pub fn await_stamp(&mut self, point: Option<TxPoint>) {
         self.awaited = point;
+    }
+
+    /// A time before which no undecided probe was intended: all samples of earlier probes have been
+    /// returned, except those of replies later than the time-out.
+    pub fn settled(&self) -> Instant<Monotonic> {
+        let in_flight = (self.oldest != self.next_id).then(|| self.slot(self.oldest).intended);
+        let stamped = self.awaiting_stamp.iter().map(|(id, _)| self.slot(*id).intended).min();
+        let times = [in_flight, stamped, self.next_departure].into_iter().flatten();
+        times.min().unwrap_or(Instant::from_nanos(i64::MAX))
+    }
+
+    /// Skips the departures that are more than `max_delay` overdue, after a stall of the caller. They
+    /// are never sent, so that a stall causes no burst. Open loop only. Returns their number.
+    pub fn skip_overdue(&mut self, now: Instant<Monotonic>, max_delay: Nanos) -> u64 {
+        let ProbeSchedule::Open { interval } = self.config.departures else { return 0 };
+        let Some(due) = self.next_departure.filter(|due| now - *due > max_delay) else { return 0 };
+        let skipped = (now - due).0 / interval.0.max(1);
+        self.next_departure = Some(due.saturating_add(interval.saturating_mul(skipped)));
+        skipped as u64
     }
 
     /// Time at which the next probe is due; `None` if none is scheduled until a reply or time-out.

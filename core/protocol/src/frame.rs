@@ -18,7 +18,7 @@ const DATA: u8 = b'D';
 pub enum Frame<M> {
     /// A message.
     Message(M),
-    /// A piece of the segment of a job.
+    /// A piece of the segment of a job, or of the records of a spool.
     Data(JobId, Vec<u8>),
 }
 
@@ -52,7 +52,7 @@ pub enum FrameError {
 ///
 /// # Errors
 /// Those of `to`.
-pub fn write_message<M: Serialize>(to: &mut impl Write, message: &M) -> io::Result<()> {
+pub fn write_message<M: Serialize>(to: &mut (impl Write + ?Sized), message: &M) -> io::Result<()> {
     let payload = serde_json::to_vec(message).map_err(io::Error::other)?;
     write(to, MESSAGE, &[&payload])
 }
@@ -61,11 +61,11 @@ pub fn write_message<M: Serialize>(to: &mut impl Write, message: &M) -> io::Resu
 ///
 /// # Errors
 /// Those of `to`.
-pub fn write_data(to: &mut impl Write, job: JobId, bytes: &[u8]) -> io::Result<()> {
+pub fn write_data(to: &mut (impl Write + ?Sized), job: JobId, bytes: &[u8]) -> io::Result<()> {
     write(to, DATA, &[&job.0.to_le_bytes(), bytes])
 }
 
-fn write(to: &mut impl Write, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
+fn write(to: &mut (impl Write + ?Sized), kind: u8, parts: &[&[u8]]) -> io::Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len > MAX_PAYLOAD_LEN {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "frame too long"));

@@ -22,7 +22,10 @@ pub use job::{
     RelayEngine, RelayJob, RelayMode, RelayParameters, Scheduling, SinkJob, SinkTimestamps, Stamps,
     ThreadPlacement, TraceHook, TraceJob, TrafficHeader, TrafficJob, engine_name,
 };
-pub use message::{Event, JobId, Lease, MAX_PULL_LEN, MAX_SEGMENT_LEN, Progress, Request, VERSION};
+pub use message::{
+    Event, JobId, Lease, MAX_PULL_LEN, MAX_SEGMENT_LEN, Progress, Request, SpoolAnswer,
+    SpoolRequest, VERSION,
+};
 
 /// Environment variable of a node: process id of the controller that started it on the same
 /// machine. The CPU time of that process and its descendants counts as the run's own.

@@ -1,15 +1,18 @@
 //! Requests of a controller and events of a node.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use dwell_host::ClockState;
 use dwell_record::Summary;
+use dwell_rollup::{Incarnation, NodeSchedule, RangeSet, SpoolCursor, StatusFile};
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
 /// Protocol version. A node sends its own; a controller refuses any other.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Maximum length of a part of a segment in bytes.
 pub const MAX_PULL_LEN: u64 = 8 << 20;
@@ -66,6 +69,76 @@ pub enum Request {
         /// Number of the request; repeated in the answer.
         id: u32,
     },
+    /// Access the spool of the agent on this node. Answered by [`Event::Spool`], or
+    /// [`Event::SpoolFailed`].
+    Spool {
+        /// Number of the request; repeated in the answer. Pieces of records carry it as their job.
+        id: u32,
+        /// Directory of the spool; `None` is that of the node's environment variable
+        /// `DWELL_AGENT_SPOOL`, otherwise the default.
+        #[serde(default)]
+        dir: Option<PathBuf>,
+        /// What to do.
+        what: SpoolRequest,
+    },
+}
+
+/// Access to the spool of an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "spool", rename_all = "kebab-case")]
+pub enum SpoolRequest {
+    /// Report the last status of the agent.
+    Status,
+    /// Transfer the next records of a level, at most 512 KiB, without those that have receipts. Pieces
+    /// precede the answer.
+    Read {
+        /// Name of the level: `samples`, `10s` or `5m`.
+        level: String,
+        /// Position from an earlier answer; `None` is the oldest record.
+        #[serde(default)]
+        from: Option<SpoolCursor>,
+    },
+    /// Leave receipts: all sequence numbers that the hub has committed, by incarnation. The agent deletes
+    /// the records.
+    Receipts {
+        /// The whole sets, which replace earlier ones.
+        receipts: BTreeMap<Incarnation, RangeSet>,
+    },
+    /// Leave the schedule, which takes effect within a second.
+    Schedule {
+        /// The schedule.
+        schedule: NodeSchedule,
+    },
+    /// Pause the agent until this is withdrawn.
+    Pause {
+        /// Why; `None` ends the pause.
+        #[serde(default)]
+        reason: Option<String>,
+    },
+}
+
+/// Answer to a [`SpoolRequest`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "spool", rename_all = "kebab-case")]
+pub enum SpoolAnswer {
+    /// To [`SpoolRequest::Status`].
+    Status {
+        /// The status; `None` if no agent ever ran on this spool.
+        status: Option<Box<StatusFile>>,
+    },
+    /// To [`SpoolRequest::Read`]: the pieces before this are complete.
+    Read {
+        /// Length of the records in bytes.
+        bytes: u64,
+        /// CRC-32 of the records.
+        crc32: u32,
+        /// Position after them, for the next request; `None` if there is no record yet.
+        next: Option<SpoolCursor>,
+        /// Whether more can be read now.
+        has_more: bool,
+    },
+    /// To the others: done.
+    Done,
 }
 
 /// Exclusive use of a device by a run. The default is that of an unknown run.
@@ -169,6 +242,20 @@ pub enum Event {
         id: u32,
         /// State of the clock.
         state: ClockState,
+    },
+    /// The answer to [`Request::Spool`].
+    Spool {
+        /// Number of the request.
+        id: u32,
+        /// The answer.
+        answer: SpoolAnswer,
+    },
+    /// [`Request::Spool`] failed.
+    SpoolFailed {
+        /// Number of the request.
+        id: u32,
+        /// Human-readable reason.
+        reason: String,
     },
     /// A part of a segment has been transferred.
     Pulled {

@@ -7,8 +7,10 @@ mod delete;
 mod device;
 mod export;
 mod fleet;
+mod hub;
 mod import;
 mod note;
+mod query;
 mod replay;
 mod report;
 mod run;
@@ -66,6 +68,19 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("serve token", ["serve token", "serve token --data /var/lib/dwell"]),
+    ("hub", ["hub --embedded", "hub --embedded --data /var/lib/dwell --keep 10s=7 --keep 5m=180"]),
+    ("hub schedule", ["hub schedule check mesh.toml", "hub schedule apply mesh.toml"]),
+    ("hub schedule check", ["hub schedule check mesh.toml", "hub schedule check mesh.toml --json"]),
+    ("hub schedule apply", ["hub schedule apply mesh.toml", "hub schedule apply - < mesh.toml"]),
+    ("hub schedule history", ["hub schedule history", "hub schedule history 3"]),
+    ("hub nodes", ["hub nodes", "hub nodes --json"]),
+    (
+        "query",
+        [
+            "query berlin:paris --last 24h",
+            "query berlin:paris --metric rtt --from 2026-11-01 --to 2026-12-01 --step 24h --format csv",
+        ],
+    ),
     ("device remove", ["device remove pi4", "device remove pi4 --yes --keep-files"]),
 ];
 
@@ -99,6 +114,10 @@ pub(crate) enum ControllerCommand {
     Device(device::Args),
     /// Serve pages and an HTTP API about runs, devices and experiments
     Serve(serve::Args),
+    /// Collect the results of a fleet's agents, and apply schedules
+    Hub(hub::Args),
+    /// Show the delays of a pair of nodes over time
+    Query(query::Args),
 }
 
 impl ControllerCommand {
@@ -118,6 +137,8 @@ impl ControllerCommand {
             Self::Replay(args) => (replay::run(args), &args.data),
             Self::Device(args) => (device::run(args), args.data()),
             Self::Serve(args) => (serve::run(args), args.data()),
+            Self::Hub(args) => (hub::run(args), args.data()),
+            Self::Query(args) => (query::run(args), &args.data),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))
     }

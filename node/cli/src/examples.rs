@@ -65,6 +65,7 @@ pub const NODE: &[Examples] = &[
     ("lab list", ["lab list", "lab list --json"]),
     ("lab routes", ["lab routes", "lab routes field --json"]),
     ("lab down", ["lab down field", "lab down --all"]),
+    ("agent", ["agent --config /etc/dwell/agent.toml", "agent --config site.toml --quiet"]),
     ("doctor", ["doctor", "doctor --json"]),
     ("worker", ["worker", "worker < requests > events"]),
 ];

@@ -20,6 +20,7 @@ mod stop;
 mod target;
 mod threshold;
 
+pub mod agent;
 pub mod doctor;
 pub mod examples;
 pub mod lab;
@@ -75,6 +76,8 @@ pub enum NodeCommand {
     Trace(trace::Args),
     /// Create and remove labs: network namespaces that act as machines
     Lab(lab::Args),
+    /// Measure continuously on a schedule, and keep the results for a hub
+    Agent(agent::Args),
     /// Report what this node can measure, and how precisely
     Doctor(doctor::Args),
     /// Execute jobs for a controller over standard input and output
@@ -94,6 +97,7 @@ impl NodeCommand {
             Self::Load(args) => load::run(args),
             Self::Trace(args) => trace::run(&args),
             Self::Lab(args) => lab::run(args),
+            Self::Agent(args) => agent::run(&args),
             Self::Doctor(args) => doctor::run(args),
             Self::Worker(args) => worker::run(&args),
         }

@@ -15,7 +15,7 @@ fn read(id: libc::clockid_t) -> (i64, i64) {
     let mut ts = timespec(Nanos::ZERO);
     // SAFETY: `ts` is a valid, exclusively borrowed timespec, and clock_gettime only writes to it.
     let rc = unsafe { libc::clock_gettime(id, &mut ts) };
-    debug_assert_eq!(rc, 0, "CLOCK_REALTIME and CLOCK_MONOTONIC exist on every Linux");
+    debug_assert_eq!(rc, 0, "the clocks of this module exist on every Linux");
     (wide(ts.tv_sec), wide(ts.tv_nsec))
 }
 
@@ -31,6 +31,15 @@ pub fn realtime() -> Instant<Realtime> {
 pub fn monotonic() -> Instant<Monotonic> {
     let (sec, nsec) = read(libc::CLOCK_MONOTONIC);
     Instant::from_parts(sec, nsec)
+}
+
+/// Returns CLOCK_BOOTTIME minus CLOCK_MONOTONIC: the time that the machine was suspended. Accurate to
+/// the time between two clock reads.
+pub fn suspended() -> Nanos {
+    let before = monotonic();
+    let (sec, nsec) = read(libc::CLOCK_BOOTTIME);
+    let now = before + Nanos((monotonic() - before).0 / 2);
+    Nanos(sec * 1_000_000_000 + nsec - now.as_nanos())
 }
 
 /// Sleeps until `until`, or slightly longer. The kernel gets an absolute time, so a delay before

@@ -19,6 +19,16 @@ pub enum ProbeSchedule {
     },
 }
 
+impl ProbeSchedule {
+    /// Time between intended departures, or for a closed loop the minimum time.
+    pub const fn interval(self) -> Nanos {
+        match self {
+            Self::Open { interval } => interval,
+            Self::Closed { spacing, .. } => spacing,
+        }
+    }
+}
+
 /// Configuration of a pinger.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {

@@ -248,6 +248,51 @@ fn wait_for_duplicates_is_bounded() {
 }
 
 #[test]
+fn no_probe_is_decided_after_its_time_was_settled() {
+    let reply_delays: ReplyDelays = |id, _| match id % 7 {
+        0 => vec![],
+        1 => vec![80 * MS],
+        2 => vec![45 * MS, 46 * MS],
+        _ => vec![MS],
+    };
+    let mut simulation = Simulation::new(open(200, 10 * MS, 50 * MS));
+    let (mut settled, mut seen) = (Instant::EPOCH, 0);
+    while let Some(wake) = simulation.pinger.wake() {
+        let arrival = simulation.replies.peek().map_or(i64::MAX, |r| r.0.0);
+        simulation.now = simulation.now.max(wake.as_nanos().min(arrival));
+        simulation.iterate(reply_delays);
+        for sample in &simulation.samples[seen..] {
+            let is_first = matches!(sample.state, State::Received | State::Lost);
+            assert!(!is_first || sample.intended >= settled, "{sample:?}");
+        }
+        seen = simulation.samples.len();
+        assert!(simulation.pinger.settled() >= settled);
+        settled = simulation.pinger.settled();
+        // The probes of the last time-out, and no older ones, may be undecided.
+        assert!(settled.as_nanos() >= simulation.now - 50 * MS);
+    }
+    assert_eq!(settled.as_nanos(), i64::MAX);
+}
+
+#[test]
+fn stall_causes_no_burst_if_overdue_probes_are_skipped() {
+    let mut simulation = Simulation::new(open(1_000, 10 * MS, 50 * MS));
+    simulation.iterate(|_, _| vec![MS]);
+    simulation.now = 10 * MS;
+    assert_eq!(simulation.pinger.skip_overdue(simulation.mono(), Nanos(100 * MS)), 0);
+    simulation.iterate(|_, _| vec![MS]);
+    // A stall of an hour, in the middle of an interval.
+    simulation.now = 3_600_000 * MS + 3 * MS;
+    assert_eq!(simulation.pinger.skip_overdue(simulation.mono(), Nanos(100 * MS)), 359_998);
+    for _ in 0..5 {
+        simulation.iterate(|_, _| vec![MS]);
+    }
+    assert_eq!(simulation.departures, [(0, 0), (1, 10 * MS), (2, simulation.now)]);
+    let due = simulation.pinger.departure().unwrap().as_nanos();
+    assert_eq!(due, 3_600_010 * MS, "the phase stays");
+}
+
+#[test]
 fn overtaken_reply_is_reordered_and_received() {
     let reply_delays: ReplyDelays = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
     let simulation = Simulation::new(open(10, 10 * MS, 50 * MS)).run(reply_delays);

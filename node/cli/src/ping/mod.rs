@@ -7,7 +7,8 @@
 //! `explain` divides spikes by cause, and `spike_table` prints them. `no_idle` holds the processors
 //! out of idle states. `driver_stamps` adds the timestamps of replies in the
 //! driver, and `layer_table` prints them.
-//! `measure` does all of this without a command line.
+//! `measure` does all of this without a command line. `stream` runs the timing loop without an end,
+//! for an agent.
 
 mod brief;
 mod driver_stamps;
@@ -26,6 +27,7 @@ mod report;
 mod session;
 mod setup;
 mod spike_table;
+pub(crate) mod stream;
 mod timing_loop;
 
 use std::io::IsTerminal;

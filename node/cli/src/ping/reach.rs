@@ -117,7 +117,7 @@ impl Addresses {
     }
 
     /// All addresses, in the order of the attempts.
-    fn all(&self) -> impl Iterator<Item = SocketAddr> {
+    pub(super) fn all(&self) -> impl Iterator<Item = SocketAddr> {
         [self.first].into_iter().chain(self.others.iter().copied())
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use anyhow::Context;
@@ -24,7 +24,7 @@ use super::explain::{Explainer, Watch};
 use super::observer::Observer;
 use super::replies::{Replies, ReplyLines};
 use super::session::RECORD_INTERVAL;
-use super::timing_loop::{HopDelays, RunEvent, Shared};
+use super::timing_loop::{ClientProgress, HopDelays, RunEvent, Shared};
 use crate::host::HostSampler;
 use crate::{Failure, Target};
 
@@ -38,6 +38,15 @@ pub(super) struct TimestampSources {
 }
 
 impl TimestampSources {
+    /// The sources that the warm-up showed.
+    pub(super) const fn of_warm_up(
+        tx: Option<TimestampSource>,
+        rx: Option<TimestampSource>,
+        warm_up_sent: u64,
+    ) -> Self {
+        Self { tx, rx, warm_up_sent }
+    }
+
     /// Deepest source of transmit timestamps.
     pub(super) fn tx(self) -> TimestampSource {
         self.tx.unwrap_or(TimestampSource::User)
@@ -61,7 +70,7 @@ impl TimestampSources {
 
     /// Learns sources from a reply: unknown ones, and that the network card timestamps probes, which is
     /// seen late without a warm-up. Returns whether it learned one.
-    fn learn(&mut self, sample: &Sample) -> bool {
+    pub(super) fn learn(&mut self, sample: &Sample) -> bool {
         let (Some(rx), State::Received) = (sample.rx, sample.state) else { return false };
         let known = (self.tx, self.rx);
         let source = |kernel: bool, hw: bool| match (hw, kernel) {
@@ -85,8 +94,7 @@ const CLIENT_ID_STRIDE: u64 = 1 << 32;
 pub(super) struct ClientStream<'a> {
     samples: Consumer<Sample>,
     events: Consumer<RunEvent>,
-    /// The next id that it sends.
-    next_id: &'a AtomicU64,
+    progress: &'a ClientProgress,
     /// Probes below this id were in flight when a clock was stepped.
     void_below: u64,
 }
@@ -95,9 +103,9 @@ impl<'a> ClientStream<'a> {
     pub(super) fn new(
         samples: Consumer<Sample>,
         events: Consumer<RunEvent>,
-        next_id: &'a AtomicU64,
+        progress: &'a ClientProgress,
     ) -> Self {
-        Self { samples, events, next_id, void_below: 0 }
+        Self { samples, events, progress, void_below: 0 }
     }
 }
 
@@ -322,7 +330,7 @@ impl Recorder {
     fn void_samples(&mut self, step: &str, clients: &mut [ClientStream]) {
         for client in clients {
             // Warm-up ids, the upper half, precede all counted ones.
-            let next = client.next_id.load(Ordering::Relaxed);
+            let next = client.progress.next_id.load(Ordering::Relaxed);
             client.void_below = if next > u64::MAX / 2 { 0 } else { next };
         }
         self.warn(Warning::ClockStepped(format!("{step}; the affected samples are void")));
@@ -354,7 +362,7 @@ impl Recorder {
             RunEvent::Counting { .. } | RunEvent::Ttl { .. } if !is_of_first_client => {}
             RunEvent::Counting { tx, rx, warm_up_sent } => {
                 self.is_counting = true;
-                self.sources = TimestampSources { tx, rx, warm_up_sent };
+                self.sources = TimestampSources::of_warm_up(tx, rx, warm_up_sent);
                 self.measured = RoundTrip::new(self.sources.near(), warm_up_sent);
             }
             RunEvent::Unreachable(error) => self.warn(Warning::Unreachable(error.to_string())),

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_engine::pinger::{Pinger, ProbeSchedule};
 use dwell_engine::protocol::{
@@ -40,7 +40,9 @@ use super::icmp_error::NetworkError;
 use super::reach::Reached;
 use super::recorder::{ClientStream, Recorder};
 use super::setup::PingSetup;
-use super::timing_loop::{Driver, Feedback, HopDelays, LoopOptions, LoopResult, RunEvent, Shared};
+use super::timing_loop::{
+    ClientProgress, Driver, Feedback, HopDelays, LoopOptions, LoopResult, RunEvent, Shared,
+};
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
 use crate::{Failure, placement, secret};
@@ -62,7 +64,7 @@ fn ring(departures: ProbeSchedule) -> usize {
 
 /// Size of the receive buffer for probes of `capacity` bytes. A reply may be longer than a probe;
 /// one extra byte detects a truncated one.
-fn buffer_len(capacity: usize) -> usize {
+pub(super) fn buffer_len(capacity: usize) -> usize {
     capacity.max(2_048) + 1
 }
 
@@ -126,6 +128,19 @@ pub(super) fn open_ends(
 ) -> Result<Ends, Failure> {
     let options = SocketOptions { stamps: StampRequest::User, ..port_options(job, setup, None) };
     Opener { job, setup, peer, options }.ends()
+}
+
+/// Opens the ends of a protocol for a stream, with the timestamps of a measurement, and its session.
+pub(super) fn open_stream(
+    job: &PingJob,
+    setup: &PingSetup,
+    peer: SocketAddr,
+    stop: &AtomicBool,
+) -> Result<Ends, Failure> {
+    let options = port_options(job, setup, interface(setup, peer).as_ref());
+    let Ends { mut port, mut sender } = Opener { job, setup, peer, options }.ends()?;
+    open_session(&mut port, &mut sender, setup, peer, stop)?;
+    Ok(Ends { port, sender })
 }
 
 /// Inputs of the sender of a setup. The session distinguishes the probes of this run from others.
@@ -310,7 +325,7 @@ pub(super) fn port_options(
     }
 }
 
-fn family(peer: SocketAddr) -> Family {
+pub(super) fn family(peer: SocketAddr) -> Family {
     if peer.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
@@ -399,14 +414,14 @@ impl Start<'_> {
         };
         let watch = recorder.watch();
         let nics = NicWatch::start();
-        let next_ids: Vec<_> = (0..=others.len()).map(|_| AtomicU64::new(0)).collect();
+        let progress: Vec<_> = (0..=others.len()).map(|_| ClientProgress::default()).collect();
         let mut clients = Vec::new();
         let mut streams = Vec::new();
-        for next_id in &next_ids {
+        for progress in &progress {
             let (samples, taken) = rtrb::RingBuffer::new(ring(setup.config.departures));
             let (events, feedback) = rtrb::RingBuffer::new(64);
-            clients.push(Client { job, setup, peer, shared, next_id, samples, events });
-            streams.push(ClientStream::new(taken, feedback, next_id));
+            clients.push(Client { job, setup, peer, shared, progress, samples, events });
+            streams.push(ClientStream::new(taken, feedback, progress));
         }
         let mut clients = clients.into_iter();
         let first = clients.next().expect("there is a client");
@@ -469,7 +484,7 @@ struct Client<'a> {
     setup: &'a PingSetup,
     peer: SocketAddr,
     shared: &'a Shared,
-    next_id: &'a AtomicU64,
+    progress: &'a ClientProgress,
     samples: Producer<Sample>,
     events: Producer<RunEvent>,
 }
@@ -491,7 +506,7 @@ impl Client<'_> {
         paths: Option<Producer<HopDelays>>,
         watch: Option<Watch>,
     ) -> io::Result<ClientEnd> {
-        let Self { job, setup, peer, shared, next_id, samples, events } = self;
+        let Self { job, setup, peer, shared, progress, samples, events } = self;
         let is_alone = job.parameters.clients() == 1;
         let options = LoopOptions {
             busy_poll: job.place.busy_poll,
@@ -500,6 +515,7 @@ impl Client<'_> {
                 && setup.config.warm_up > 0,
             // Many clients that spin would take the CPU from each other.
             wait_mode: if is_alone { WaitMode::SleepSpin } else { WaitMode::CatchUp },
+            max_overdue: None,
         };
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
         let mut pinger = Pinger::new(protocol, setup.config, monotonic());
@@ -524,7 +540,7 @@ impl Client<'_> {
             events,
             paths,
             shared,
-            next_id,
+            progress,
             feedback: Feedback::default(),
             family: family(peer),
         };

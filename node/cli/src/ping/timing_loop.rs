@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::{MAX_HANDSHAKE_LEN, Protocol, is_warm_up};
@@ -46,6 +46,22 @@ pub(super) struct Shared {
     pub(super) stop: Arc<AtomicBool>,
     /// Samples dropped because the ring was full.
     pub(super) dropped: AtomicU64,
+}
+
+/// How far the timing loop of one client is, for the thread that empties its ring.
+#[derive(Debug)]
+pub(super) struct ClientProgress {
+    /// The next id to be sent; warm-up ids are the upper half.
+    pub(super) next_id: AtomicU64,
+    /// A time on CLOCK_MONOTONIC in nanoseconds before which no undecided probe was intended. Stored
+    /// with release ordering after the samples of all others entered the ring.
+    pub(super) settled: AtomicI64,
+}
+
+impl Default for ClientProgress {
+    fn default() -> Self {
+        Self { next_id: AtomicU64::new(0), settled: AtomicI64::new(i64::MIN) }
+    }
 }
 
 /// An event to report during the run.
@@ -103,6 +119,9 @@ pub(super) struct LoopOptions {
     pub(super) stamps_required: bool,
     /// How probes wait for their departure.
     pub(super) wait_mode: WaitMode,
+    /// A run without an end: skip probes that are overdue by more than this time, and report which
+    /// probes are decided. `None` sends all probes.
+    pub(super) max_overdue: Option<Nanos>,
 }
 
 /// The outcome of a run.
@@ -154,8 +173,7 @@ pub(super) struct Driver<'a, P, Q> {
     /// Destination of relay delays, if requested.
     pub(super) paths: Option<Producer<HopDelays>>,
     pub(super) shared: &'a Shared,
-    /// Receives the next id to be sent; warm-up ids are the upper half.
-    pub(super) next_id: &'a AtomicU64,
+    pub(super) progress: &'a ClientProgress,
     pub(super) feedback: Feedback,
     /// Address family of the target, for the names of ICMP errors.
     pub(super) family: Family,
@@ -228,6 +246,10 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             if ended.unstamped || give_up.is_some_and(|until| until <= now) {
                 break;
             }
+            if let Some(max_overdue) = self.options.max_overdue {
+                self.pinger.skip_overdue(now, max_overdue);
+                self.progress.settled.store(self.pinger.settled().as_nanos(), Ordering::Release);
+            }
             self.send_due(now);
             match self.await_reply(now, buffer) {
                 Ok(true) if self.options.tx_stamps && !warm && now - drained <= DRAIN_INTERVAL => {
@@ -256,6 +278,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             self.pinger.lose_outstanding(monotonic(), out);
         }
         ended.abandoned = self.pinger.abandon(out);
+        self.progress.settled.store(i64::MAX, Ordering::Release);
         ended.counts = self.pinger.counts();
         ended.icmp_errors = self.feedback.icmp_errors;
         ended.first_error = self.feedback.errors[0];
@@ -302,7 +325,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         }
         let mut out = deliver(&mut self.samples, self.shared);
         let Some(token) = self.pinger.transmit(now, realtime(), &mut out) else { return };
-        self.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
+        self.progress.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
         match self.port.send(self.pinger.message()) {
             // Keep work between the send call and the wait short: if both ends share a core, the
             // far end runs only while we wait.

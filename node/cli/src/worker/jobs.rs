@@ -13,6 +13,7 @@ use dwell_protocol::{
 use dwell_record::{Scalar, Summary, Warning};
 use dwell_stats::{Metric, RoundTrip};
 
+use super::agent_spool;
 use super::clock::{self, ClockDaemons};
 use super::silence::LastRequest;
 use super::spool::Spool;
@@ -61,6 +62,14 @@ impl EventWriter {
     /// of standard input.
     pub(super) fn say(&self, event: &Event) {
         let _ = write_message(&mut *self.lock(), event);
+    }
+
+    /// Passes the output to `write`, which writes whole frames.
+    pub(super) fn send(
+        &self,
+        write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        write(&mut *self.lock())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CountedOutput> {
@@ -135,6 +144,9 @@ impl Jobs {
             Request::Pull { job, from } => self.pull(job, from),
             Request::Hail { job } => self.events.say(&Event::Alive { job }),
             Request::Clock { id } => self.events.say(&clock::reading(id)),
+            Request::Spool { id, dir, what } => {
+                agent_spool::answer(id, dir.as_deref(), what, &self.events, &self.last_request);
+            }
             Request::ClockState { id } => {
                 let (events, daemons) = (self.events.clone(), self.clock_daemons.clone());
                 thread::spawn(move || {

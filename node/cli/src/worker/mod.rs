@@ -4,19 +4,23 @@
 //! `core/protocol`. Every job has its own thread; samples stay in a spool until they are pulled.
 //! The end of standard input ends all jobs, so that nothing is left behind when the controller or
 //! its connection dies. On a device, a worker also ends after a time without requests, and it holds
-//! the device's lease, so that a device serves one run at a time.
+//! the device's lease, so that a device serves one run at a time. An agent on the device pauses as long
+//! as the lease is held; `agent_spool` gives a hub access to the records of that agent.
 
+mod agent_spool;
 mod clock;
 mod jobs;
 mod lease;
 mod silence;
 mod spool;
 
+use std::fs::File;
 use std::io::{self, BufReader};
 
 use dwell_protocol::{Event, Frame, Lease, Request, VERSION, read_frame};
 use dwell_units::Nanos;
 
+use crate::agent::spool_access;
 use crate::{Exit, Failure};
 use jobs::{EventWriter, Jobs};
 use lease::{DeviceLease, Taken};
@@ -34,6 +38,15 @@ pub struct Args {
     lease: Option<Lease>,
 }
 
+/// Pauses the agent of this node, if it has one, until the returned file is dropped.
+fn pause_agent(lease: &Lease) -> Option<File> {
+    let dir = spool_access::default_dir();
+    spool_access::hold_pause(&dir, &lease.to_string()).unwrap_or_else(|error| {
+        crate::say(&format!("dwell: cannot pause the agent of {}: {error}", dir.display()));
+        None
+    })
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // ^C on the controller's terminal also reaches this process, but the controller decides.
@@ -49,6 +62,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Some(Taken::Now(lease)) => Some(lease),
         None => None,
     };
+    let _pause = args.lease.as_ref().and_then(pause_agent);
     events.say(&Event::Hello {
         version: VERSION,
         dwell: crate::build().to_owned(),

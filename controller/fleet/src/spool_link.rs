@@ -1,0 +1,172 @@
+//! Access to the spool of an agent on a device, over one ssh connection. It takes no lease: experiments
+//! use the device at the same time.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use dwell_protocol::{
+    Event, Frame, FrameError, Request, SpoolAnswer, SpoolRequest, read_frame, write_message,
+};
+use dwell_rollup::{
+    Incarnation, Level, MAX_MESSAGE_LEN, NodeSchedule, RangeSet, SpoolCursor, StatusFile,
+};
+
+use crate::deployment::Deployment;
+use crate::node_process::NodeProcess;
+use crate::{Device, FleetError, NodeBinaries};
+
+/// Time for an answer. A slow flash memory needs seconds for a synchronous write.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time without a request after which the node program ends.
+const SILENCE_TIMEOUT: &str = "150s";
+
+/// Maximum time between two requests.
+pub const MAX_REQUEST_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Records of one level from a position on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolRecords {
+    /// Whole records without those that have receipts.
+    pub records: Vec<u8>,
+    /// Position after them; `None` if there is no record yet.
+    pub next: Option<SpoolCursor>,
+    /// Whether more can be read now.
+    pub has_more: bool,
+}
+
+/// A connection to the spool of a device.
+#[derive(Debug)]
+pub struct SpoolLink {
+    device: String,
+    process: NodeProcess,
+    /// Number of the last request.
+    id: u32,
+}
+
+impl SpoolLink {
+    /// Connects to a device, copying the node program there if it is missing. `stop` ends every wait.
+    ///
+    /// # Errors
+    /// The device is unreachable, or the program does not start.
+    pub fn open(
+        device: &Device,
+        binaries: &NodeBinaries,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, FleetError> {
+        let deployed = Deployment::connect(device, binaries, stop)?.deploy(binaries)?;
+        let process = deployed.start_unleased(SILENCE_TIMEOUT)?.process;
+        Ok(Self { device: device.name.clone(), process, id: 0 })
+    }
+
+    /// Returns the last status of the agent; `None` if no agent ever ran there.
+    ///
+    /// # Errors
+    /// The connection ended, or the spool cannot be read.
+    pub fn status(&mut self) -> Result<Option<StatusFile>, FleetError> {
+        match self.ask(SpoolRequest::Status)? {
+            (SpoolAnswer::Status { status }, _) => Ok(status.map(|status| *status)),
+            (answer, _) => Err(self.unexpected(&answer)),
+        }
+    }
+
+    /// Returns the next records of a level, at most [`MAX_MESSAGE_LEN`] bytes.
+    ///
+    /// # Errors
+    /// The connection ended, or the spool cannot be read.
+    pub fn read(
+        &mut self,
+        level: Level,
+        from: Option<SpoolCursor>,
+    ) -> Result<SpoolRecords, FleetError> {
+        let (answer, records) =
+            self.ask(SpoolRequest::Read { level: level.name().to_owned(), from })?;
+        let SpoolAnswer::Read { bytes, crc32, next, has_more } = answer else {
+            return Err(self.unexpected(&answer));
+        };
+        // ssh protects the bytes on their way; this detects errors of either program.
+        if bytes != records.len() as u64 || crc32 != crc32fast::hash(&records) {
+            return Err(self.refusal("its records do not match their checksum".to_owned()));
+        }
+        Ok(SpoolRecords { records, next, has_more })
+    }
+
+    /// Leaves receipts: all committed sequence numbers of these incarnations.
+    ///
+    /// # Errors
+    /// The connection ended, or the spool cannot be written.
+    pub fn put_receipts(
+        &mut self,
+        receipts: BTreeMap<Incarnation, RangeSet>,
+    ) -> Result<(), FleetError> {
+        self.request_done(SpoolRequest::Receipts { receipts })
+    }
+
+    /// Leaves a schedule.
+    ///
+    /// # Errors
+    /// The connection ended, or the spool cannot be written.
+    pub fn put_schedule(&mut self, schedule: NodeSchedule) -> Result<(), FleetError> {
+        self.request_done(SpoolRequest::Schedule { schedule })
+    }
+
+    fn request_done(&mut self, request: SpoolRequest) -> Result<(), FleetError> {
+        match self.ask(request)? {
+            (SpoolAnswer::Done, _) => Ok(()),
+            (answer, _) => Err(self.unexpected(&answer)),
+        }
+    }
+
+    /// Sends a request and returns the answer with the pieces before it.
+    fn ask(&mut self, what: SpoolRequest) -> Result<(SpoolAnswer, Vec<u8>), FleetError> {
+        self.id = self.id.wrapping_add(1);
+        let id = self.id;
+        let request = Request::Spool { id, dir: None, what };
+        // A connection that ended shows in the answer.
+        let _ = write_message(&mut self.process.input, &request);
+        self.process.limit(ANSWER_TIMEOUT);
+        let mut records = Vec::new();
+        loop {
+            match read_frame::<Event>(&mut self.process.output) {
+                Ok(Some(Frame::Data(job, piece))) if job.0 == id => {
+                    if records.len() + piece.len() > MAX_MESSAGE_LEN {
+                        return Err(self.refusal("it sent too many records at once".to_owned()));
+                    }
+                    records.extend_from_slice(&piece);
+                }
+                Ok(Some(Frame::Message(Event::Spool { id: of, answer }))) if of == id => {
+                    return Ok((answer, records));
+                }
+                Ok(Some(Frame::Message(Event::SpoolFailed { id: of, reason }))) if of == id => {
+                    return Err(self.refusal(format!("the spool of its agent: {reason}")));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(self.ended("its node program ended")),
+                Err(FrameError::Io(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                    let limit = ANSWER_TIMEOUT.as_secs();
+                    return Err(self.ended(&format!("no answer within {limit} s")));
+                }
+                Err(error) => return Err(self.ended(&error.to_string())),
+            }
+        }
+    }
+
+    fn unexpected(&self, answer: &SpoolAnswer) -> FleetError {
+        self.refusal(format!("its node program sent an unexpected answer: {answer:?}"))
+    }
+
+    fn refusal(&self, message: String) -> FleetError {
+        FleetError::Device { device: self.device.clone(), message }
+    }
+
+    /// Ends the connection and explains why.
+    fn ended(&mut self, reason: &str) -> FleetError {
+        self.process.group.kill();
+        let said = self.process.errors.at_end();
+        let details = if said.is_empty() { String::new() } else { format!(": {said}") };
+        self.refusal(format!("{reason}{details}"))
+    }
+}

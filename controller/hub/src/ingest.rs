@@ -1,0 +1,576 @@
+//! From messages to rows and receipts, in one transaction. The final state does not depend on the order
+//! in which records arrive, nor on how often.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dwell_rollup::{
+    Body, BootId, Incarnation, Level, Name, RangeSet, Record, Rollup, Status, Stream,
+};
+
+use crate::dating::{ClockPairing, date, is_plausible};
+use crate::error::HubError;
+use crate::incarnation::{IncarnationState, Source};
+use crate::period::{DAY_NS, Horizons, Partition, Resolution, Retention};
+use crate::row::{NodeId, RecordKey, Row, StreamId};
+use crate::store::{
+    Counts, HubStore, HubTransaction, Span, StoredBadRecord, StoredStatus, UndatedRecord,
+};
+use crate::verify::{BadRecord, Decoder, Delivery, Verified, verify};
+
+/// Maximum number of streams of a node. A schedule has at most 1,000 entries per node.
+const MAX_STREAMS: u64 = 10_000;
+
+/// Maximum number of bytes of bad records that are kept of a node.
+const MAX_BAD_BYTES: u64 = 16 << 20;
+
+/// Time after which a dated record and the pairings that date it are no longer needed: none that is
+/// older arrives.
+const DATING_NS: i64 = 16 * DAY_NS;
+
+/// Number of records of unknown versions that are read in one transaction.
+const UNKNOWN_BATCH: u64 = 100;
+
+/// Rules by which records are stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How long rows are kept.
+    pub retention: Retention,
+    /// The decoder of records.
+    pub decode: Decoder,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { retention: Retention::default(), decode: Record::decode }
+    }
+}
+
+/// Result of a committed batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Committed {
+    /// All receipts of the incarnations in the batch, by node.
+    pub receipts: BTreeMap<(Name, Incarnation), RangeSet>,
+    /// What was done with the records, by node.
+    pub counts: BTreeMap<Name, Counts>,
+    /// Reasons of bad records, with their nodes.
+    pub bad: Vec<(Name, String)>,
+}
+
+/// Stores the records of messages and their receipts.
+///
+/// # Errors
+/// The database failed. Nothing was stored, no record is bad, and the carrier delivers all again.
+pub fn ingest(
+    store: &mut dyn HubStore,
+    deliveries: &[Delivery<'_>],
+    rules: &Rules,
+) -> Result<Committed, HubError> {
+    // Verified before the transaction, so that other hubs do not wait for it.
+    let verified: Vec<_> =
+        deliveries.iter().map(|delivery| (delivery, verify(delivery, rules.decode))).collect();
+    let mut transaction = store.begin()?;
+    let mut batch = Batch::new(&mut *transaction, rules)?;
+    for (delivery, parts) in verified {
+        batch.add(delivery, parts)?;
+    }
+    let committed = batch.finish()?;
+    transaction.commit()?;
+    Ok(committed)
+}
+
+/// Stores kept records of versions that this dwell knows now. Returns their number.
+///
+/// # Errors
+/// The database failed. A later call continues.
+pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result<u64, HubError> {
+    let (mut stored, mut after) = (0, 0);
+    loop {
+        let mut transaction = store.begin()?;
+        let nodes = transaction.nodes()?;
+        let kept = transaction.unknown_versions(after, UNKNOWN_BATCH)?;
+        let Some(last) = kept.last() else { return Ok(stored) };
+        after = last.id;
+        let mut decoded = Vec::new();
+        for bad in kept {
+            let node = nodes.iter().find(|node| node.id == bad.node);
+            if let (Some(node), Ok(record)) = (node, (rules.decode)(&bad.raw)) {
+                transaction.remove_bad(bad.id)?;
+                decoded.push((node.name.clone(), bad, record));
+            }
+        }
+        let mut batch = Batch::new(&mut *transaction, rules)?;
+        for (node, bad, record) in decoded {
+            stored += 1;
+            batch.add_held(&node, bad, record)?;
+        }
+        batch.finish()?;
+        transaction.commit()?;
+    }
+}
+
+/// Drops what is older than its retention. Returns the dropped partitions.
+///
+/// # Errors
+/// The database failed.
+pub fn expire(
+    store: &mut dyn HubStore,
+    retention: &Retention,
+    now_ns: i64,
+) -> Result<Vec<Partition>, HubError> {
+    let mut transaction = store.begin()?;
+    let mut horizons = transaction.horizons()?;
+    horizons.raise_all(retention, now_ns);
+    let dropped = transaction.drop_expired(&horizons)?;
+    let statuses = horizons.of(Resolution::FiveMinutes);
+    transaction.remove_old(statuses, now_ns.saturating_sub(DATING_NS), statuses)?;
+    transaction.commit()?;
+    Ok(dropped)
+}
+
+/// A record that is to be stored.
+struct Arrived {
+    node: NodeId,
+    name: Name,
+    arrival_ns: i64,
+    record: Record,
+    raw: Vec<u8>,
+    /// Its receipt exists already.
+    is_held: bool,
+}
+
+/// The changes of one transaction.
+struct Batch<'a> {
+    transaction: &'a mut dyn HubTransaction,
+    rules: &'a Rules,
+    stored_horizons: Horizons,
+    states: BTreeMap<Source, IncarnationState>,
+    names: BTreeMap<Name, NodeId>,
+    streams: BTreeMap<(NodeId, Stream), Option<StreamId>>,
+    arrived: Vec<Arrived>,
+    rows: BTreeMap<Partition, Vec<Row>>,
+    statuses: Vec<StoredStatus>,
+    undated: Vec<UndatedRecord>,
+    /// Boots whose undated records may get another time.
+    boots: BTreeSet<(NodeId, BootId)>,
+    /// Hours of streams whose rows of 5 min changed.
+    changed_hours: BTreeSet<(StreamId, i64)>,
+    committed: Committed,
+    last_arrivals: BTreeMap<Name, i64>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(transaction: &'a mut dyn HubTransaction, rules: &'a Rules) -> Result<Self, HubError> {
+        let stored_horizons = transaction.horizons()?;
+        Ok(Self {
+            transaction,
+            rules,
+            stored_horizons,
+            states: BTreeMap::new(),
+            names: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            arrived: Vec::new(),
+            rows: BTreeMap::new(),
+            statuses: Vec::new(),
+            undated: Vec::new(),
+            boots: BTreeSet::new(),
+            changed_hours: BTreeSet::new(),
+            committed: Committed::default(),
+            last_arrivals: BTreeMap::new(),
+        })
+    }
+
+    fn add(&mut self, delivery: &Delivery<'_>, parts: Vec<Verified<'_>>) -> Result<(), HubError> {
+        let name = delivery.node;
+        let node = self.node(name)?;
+        let last = self.last_arrivals.entry(name.clone()).or_insert(delivery.arrival_ns);
+        *last = delivery.arrival_ns.max(*last);
+        for part in parts {
+            match part {
+                Verified::Record { record, raw } => self.arrived.push(Arrived {
+                    node,
+                    name: name.clone(),
+                    arrival_ns: delivery.arrival_ns,
+                    record: *record,
+                    raw: raw.to_vec(),
+                    is_held: false,
+                }),
+                Verified::Bad(bad) => self.keep_bad(node, name, delivery.arrival_ns, bad)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add_held(
+        &mut self,
+        name: &Name,
+        bad: StoredBadRecord,
+        record: Record,
+    ) -> Result<(), HubError> {
+        let node = self.node(name)?;
+        self.arrived.push(Arrived {
+            node,
+            name: name.clone(),
+            arrival_ns: bad.arrival_ns,
+            record,
+            raw: bad.raw,
+            is_held: true,
+        });
+        Ok(())
+    }
+
+    fn node(&mut self, name: &Name) -> Result<NodeId, HubError> {
+        if let Some(node) = self.names.get(name) {
+            return Ok(*node);
+        }
+        let added = self.transaction.add_nodes(std::slice::from_ref(name))?;
+        let node = added[0];
+        self.names.insert(name.clone(), node);
+        Ok(node)
+    }
+
+    fn state(&mut self, source: Source) -> Result<&mut IncarnationState, HubError> {
+        use std::collections::btree_map::Entry;
+        match self.states.entry(source) {
+            Entry::Occupied(state) => Ok(state.into_mut()),
+            Entry::Vacant(place) => {
+                let mut read = self.transaction.incarnations(&[source])?;
+                Ok(place.insert(read.pop().unwrap_or_default()))
+            }
+        }
+    }
+
+    fn keep_bad(
+        &mut self,
+        node: NodeId,
+        name: &Name,
+        arrival_ns: i64,
+        bad: BadRecord<'_>,
+    ) -> Result<(), HubError> {
+        // An identified record that is committed came again; its first copy is stored or kept.
+        if let Some(identity) = &bad.identity {
+            let source = Source { node, incarnation: identity.incarnation };
+            if self.state(source)?.receipts.contains(identity.sequence) {
+                self.counts(name).duplicates += 1;
+                return Ok(());
+            }
+        }
+        self.counts(name).bad += 1;
+        self.committed.bad.push((name.clone(), bad.reason.clone()));
+        let stored = StoredBadRecord {
+            id: 0,
+            node,
+            arrival_ns,
+            arrivals: 1,
+            version: bad.version,
+            reason: bad.reason,
+            raw: bad.raw.to_vec(),
+        };
+        let is_kept = self.transaction.keep_bad(&stored, MAX_BAD_BYTES)?;
+        // The node may free it only if the hub has it.
+        if let Some(identity) = bad.identity.filter(|_| is_kept) {
+            let source = Source { node, incarnation: identity.incarnation };
+            self.state(source)?.receipts.insert(identity.sequence);
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self, name: &Name) -> &mut Counts {
+        self.committed.counts.entry(name.clone()).or_default()
+    }
+
+    /// Stores everything, and returns the result.
+    fn finish(mut self) -> Result<Committed, HubError> {
+        self.number_streams()?;
+        self.load_states()?;
+        for arrived in std::mem::take(&mut self.arrived) {
+            self.take(arrived)?;
+        }
+        self.transaction.set_undated(&self.undated)?;
+        self.date_records()?;
+        for (partition, rows) in &self.rows {
+            self.transaction.add_rows(*partition, rows)?;
+        }
+        self.transaction.add_statuses(&self.statuses)?;
+        self.recompute()?;
+        let states: Vec<_> = std::mem::take(&mut self.states).into_iter().collect();
+        self.transaction.set_incarnations(&states)?;
+        for (name, node) in &self.names {
+            let counts = self.committed.counts.get(name).copied().unwrap_or_default();
+            if let Some(arrival_ns) = self.last_arrivals.get(name) {
+                self.transaction.count(*node, &counts, *arrival_ns)?;
+            }
+            for (source, state) in states.iter().filter(|(source, _)| source.node == *node) {
+                let key = (name.clone(), source.incarnation);
+                self.committed.receipts.insert(key, state.receipts.clone());
+            }
+        }
+        Ok(self.committed)
+    }
+
+    /// Finds the numbers of all streams of the batch.
+    fn number_streams(&mut self) -> Result<(), HubError> {
+        let mut wanted: BTreeMap<NodeId, BTreeSet<Stream>> = BTreeMap::new();
+        for arrived in &self.arrived {
+            if let Body::Rollup(rollup) = &arrived.record.body {
+                wanted.entry(arrived.node).or_default().insert(rollup.stream.clone());
+            }
+        }
+        for (node, streams) in wanted {
+            self.number_streams_of(node, streams.into_iter().collect())?;
+        }
+        Ok(())
+    }
+
+    fn number_streams_of(&mut self, node: NodeId, streams: Vec<Stream>) -> Result<(), HubError> {
+        let numbers = self.transaction.add_streams(node, &streams, MAX_STREAMS)?;
+        let named = streams.into_iter().map(|stream| (node, stream));
+        self.streams.extend(named.zip(numbers));
+        Ok(())
+    }
+
+    /// Reads the states of all incarnations of the batch at once.
+    fn load_states(&mut self) -> Result<(), HubError> {
+        let sources = self.arrived.iter().map(|arrived| Source {
+            node: arrived.node,
+            incarnation: arrived.record.identity.incarnation,
+        });
+        let missing: BTreeSet<Source> =
+            sources.filter(|source| !self.states.contains_key(source)).collect();
+        let missing: Vec<Source> = missing.into_iter().collect();
+        let states = self.transaction.incarnations(&missing)?;
+        self.states.extend(missing.into_iter().zip(states));
+        Ok(())
+    }
+
+    fn take(&mut self, arrived: Arrived) -> Result<(), HubError> {
+        let Arrived { node, name, arrival_ns, record, raw, is_held } = arrived;
+        let incarnation = record.identity.incarnation;
+        let key = RecordKey { incarnation, sequence: record.identity.sequence };
+        let source = Source { node, incarnation };
+        if matches!(record.body, Body::Samples(_)) {
+            self.counts(&name).unrequested += 1;
+            return Ok(());
+        }
+        let is_duplicate = self.state(source)?.receipts.contains(key.sequence);
+        if is_duplicate && !is_held {
+            self.counts(&name).duplicates += 1;
+            return Ok(());
+        }
+        if let Body::Rollup(rollup) = &record.body
+            && self.streams.get(&(node, rollup.stream.clone())).copied().flatten().is_none()
+        {
+            let reason = format!("node {name} has more than {MAX_STREAMS} streams");
+            let identity = Some(record.identity.clone());
+            let bad = BadRecord { raw: &raw, reason, version: None, identity };
+            return self.keep_bad(node, &name, arrival_ns, bad);
+        }
+        let state = self.state(source)?;
+        state.receipts.insert(key.sequence);
+        state.note(&record, arrival_ns);
+        if let Body::Status(status) = &record.body {
+            self.note_dropped(node, status)?;
+        }
+        let (wall_ns, _) = record.body.measured_at(&record);
+        if is_plausible(wall_ns, arrival_ns) {
+            if matches!(record.body, Body::Status(_)) {
+                self.add_pairing(node, &record, arrival_ns)?;
+            }
+            return self.place(node, &name, key, arrival_ns, record.body, wall_ns);
+        }
+        self.counts(&name).stored += 1;
+        let boot_id = record.boot_id;
+        self.undated.push(UndatedRecord { node, key, boot_id, arrival_ns, dated_ns: None, raw });
+        if boot_id.is_known() {
+            self.boots.insert((node, boot_id));
+        }
+        Ok(())
+    }
+
+    /// Notes records that the node dropped: they will not arrive.
+    fn note_dropped(&mut self, node: NodeId, status: &Status) -> Result<(), HubError> {
+        for dropped in &status.dropped_since {
+            let state = self.state(Source { node, incarnation: dropped.incarnation })?;
+            // Samples stay on the node, so their numbers would be gaps forever.
+            if dropped.level == Level::Samples.name() {
+                state.receipts.merge(&dropped.sequences);
+            } else {
+                state.dropped.merge(&dropped.sequences);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_pairing(
+        &mut self,
+        node: NodeId,
+        record: &Record,
+        arrival_ns: i64,
+    ) -> Result<(), HubError> {
+        if record.boot_id.is_known() {
+            let pairing = ClockPairing { boot_ns: record.boot_ns, wall_ns: record.wall_ns };
+            self.transaction.add_pairings(&[(node, record.boot_id, pairing)], arrival_ns)?;
+            self.boots.insert((node, record.boot_id));
+        }
+        Ok(())
+    }
+
+    /// Adds a record with a known time.
+    fn place(
+        &mut self,
+        node: NodeId,
+        name: &Name,
+        key: RecordKey,
+        arrival_ns: i64,
+        body: Body,
+        measured_ns: i64,
+    ) -> Result<(), HubError> {
+        let is_stored = match body {
+            Body::Rollup(rollup) => self.place_rollup(node, key, arrival_ns, rollup, measured_ns),
+            Body::Status(status) => {
+                let horizons = self.horizons(arrival_ns);
+                let is_kept = !horizons.is_expired(Resolution::FiveMinutes.partition(measured_ns));
+                if is_kept {
+                    let (wall_ns, status) = (measured_ns, *status);
+                    self.statuses.push(StoredStatus { node, key, wall_ns, arrival_ns, status });
+                }
+                is_kept
+            }
+            Body::Samples(_) => false,
+        };
+        let counts = self.counts(name);
+        if is_stored {
+            counts.stored += 1;
+        } else {
+            counts.expired += 1;
+        }
+        Ok(())
+    }
+
+    fn horizons(&self, arrival_ns: i64) -> Horizons {
+        let mut horizons = self.stored_horizons;
+        horizons.raise_all(&self.rules.retention, arrival_ns);
+        horizons
+    }
+
+    /// Adds a row. Returns false if its partition has expired.
+    fn place_rollup(
+        &mut self,
+        node: NodeId,
+        key: RecordKey,
+        arrival_ns: i64,
+        rollup: Rollup,
+        measured_ns: i64,
+    ) -> bool {
+        let Some(resolution) = Resolution::of(rollup.level) else { return false };
+        let partition = resolution.partition(measured_ns);
+        if self.horizons(arrival_ns).is_expired(partition) {
+            return false;
+        }
+        let stream = self.streams.get(&(node, rollup.stream.clone())).copied().flatten();
+        let Some(stream) = stream else { return false };
+        if resolution == Resolution::FiveMinutes {
+            self.changed_hours.insert((stream, Resolution::Hour.floor(measured_ns)));
+        }
+        let row = Row::of(rollup, stream, measured_ns, key);
+        self.rows.entry(partition).or_default().push(row);
+        true
+    }
+
+    /// Dates records of the boots of this batch by the nearest clock pairing.
+    fn date_records(&mut self) -> Result<(), HubError> {
+        for (node, boot) in std::mem::take(&mut self.boots) {
+            let pairings = self.transaction.pairings(node, boot)?;
+            if pairings.is_empty() {
+                continue;
+            }
+            let mut changed = Vec::new();
+            for undated in self.transaction.undated(node, boot)? {
+                // The bytes were decoded at their arrival.
+                let Ok(record) = (self.rules.decode)(&undated.raw) else { continue };
+                let (_, boot_ns) = record.body.measured_at(&record);
+                let dated = date(boot_ns, &pairings);
+                let dated = dated.filter(|wall_ns| is_plausible(*wall_ns, undated.arrival_ns));
+                if dated == undated.dated_ns {
+                    continue;
+                }
+                changed.push(UndatedRecord { dated_ns: dated, ..undated.clone() });
+                self.move_record(&undated, record, dated)?;
+            }
+            self.transaction.set_undated(&changed)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a record from its earlier time, if it was dated, to another one.
+    fn move_record(
+        &mut self,
+        undated: &UndatedRecord,
+        record: Record,
+        to_ns: Option<i64>,
+    ) -> Result<(), HubError> {
+        let UndatedRecord { node, key, arrival_ns, dated_ns, .. } = *undated;
+        match record.body {
+            Body::Rollup(rollup) => {
+                self.number_streams_of(node, vec![rollup.stream.clone()])?;
+                let stream = self.streams.get(&(node, rollup.stream.clone())).copied().flatten();
+                let resolution = Resolution::of(rollup.level);
+                if let (Some(from_ns), Some(stream), Some(resolution)) =
+                    (dated_ns, stream, resolution)
+                {
+                    let partition = resolution.partition(from_ns);
+                    self.transaction.remove_rows(partition, &[(stream, from_ns, key)])?;
+                    // Without its rows of 5 min, an hour cannot be computed again.
+                    if resolution == Resolution::FiveMinutes
+                        && !self.horizons(arrival_ns).is_expired(partition)
+                    {
+                        self.changed_hours.insert((stream, Resolution::Hour.floor(from_ns)));
+                    }
+                }
+                if let Some(to_ns) = to_ns {
+                    self.place_rollup(node, key, arrival_ns, rollup, to_ns);
+                }
+            }
+            Body::Status(status) => {
+                if let Some(from_ns) = dated_ns {
+                    self.transaction.remove_statuses(&[(node, from_ns, key)])?;
+                }
+                if let Some(wall_ns) = to_ns {
+                    let status = *status;
+                    self.statuses.push(StoredStatus { node, key, wall_ns, arrival_ns, status });
+                }
+            }
+            Body::Samples(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Computes the rows of the changed hours, and of their days, from all their rows.
+    fn recompute(&mut self) -> Result<(), HubError> {
+        let days = self.changed_hours.iter();
+        let days: BTreeSet<_> =
+            days.map(|(stream, hour)| (*stream, Resolution::Day.floor(*hour))).collect();
+        let hours = std::mem::take(&mut self.changed_hours);
+        self.recompute_from(Resolution::FiveMinutes, Resolution::Hour, hours)?;
+        self.recompute_from(Resolution::Hour, Resolution::Day, days)
+    }
+
+    fn recompute_from(
+        &mut self,
+        finer: Resolution,
+        coarser: Resolution,
+        changed: BTreeSet<(StreamId, i64)>,
+    ) -> Result<(), HubError> {
+        let spans = changed.iter().map(|(stream, from_ns)| Span {
+            stream: *stream,
+            from_ns: *from_ns,
+            to_ns: from_ns + coarser.length_ns(),
+        });
+        let spans: Vec<Span> = spans.collect();
+        let rows = self.transaction.rows(finer, &spans)?;
+        let computed = spans
+            .iter()
+            .zip(&rows)
+            .map(|(span, rows)| (span.stream, span.from_ns, Row::merge(rows, span.from_ns)));
+        self.transaction.set_computed(coarser, &computed.collect::<Vec<_>>())
+    }
+}

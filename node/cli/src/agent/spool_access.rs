@@ -1,0 +1,209 @@
+//! Access of carriers to a spool: they list and read records, and leave receipts, schedules and requests
+//! to pause. A carrier is another process than the agent; they meet in files only.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use dwell_rollup::{
+    DEFAULT_SPOOL_DIR, Identity, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN,
+    NodeSchedule, PAUSE_FILE, PAUSE_LOCK_FILE, Pause, Piece, RECEIPTS_DIR, RangeSet, RecordFile,
+    SCHEDULE_FILE, STATUS_FILE, SpoolCursor, StatusFile, level_dir, pieces,
+};
+
+/// Environment variable with the directory of the spool.
+const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
+
+/// Maximum length of a small file in bytes.
+const MAX_SMALL_LEN: usize = 1 << 20;
+
+/// Directory of the spool on this machine: that of the environment, or the default.
+pub(crate) fn default_dir() -> PathBuf {
+    std::env::var_os(SPOOL_VARIABLE).map_or_else(|| DEFAULT_SPOOL_DIR.into(), PathBuf::from)
+}
+
+/// Records of one level from a position on.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Whole records without those that have a receipt, at most [`MAX_MESSAGE_LEN`] bytes.
+    pub(crate) records: Vec<u8>,
+    /// Position after them; `None` if nothing was read yet.
+    pub(crate) next: Option<SpoolCursor>,
+    /// Whether more can be read now.
+    pub(crate) has_more: bool,
+}
+
+/// The files of a level, oldest first.
+pub(crate) fn record_files(dir: &Path, level: Level) -> io::Result<Vec<RecordFile>> {
+    let entries = match fs::read_dir(dir.join(level_dir(level))) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        files.extend(name.to_str().and_then(|name| name.parse::<RecordFile>().ok()));
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Path of a file with records.
+pub(crate) fn record_path(dir: &Path, level: Level, file: &RecordFile) -> PathBuf {
+    dir.join(level_dir(level)).join(file.to_string())
+}
+
+/// Reads the next records of a level. A file that the agent deletes at the same time is skipped.
+pub(crate) fn read_records(
+    dir: &Path,
+    level: Level,
+    from: Option<SpoolCursor>,
+) -> io::Result<Batch> {
+    let mut batch = Batch { next: from, ..Batch::default() };
+    let mut receipts = BTreeMap::new();
+    for file in record_files(dir, level)? {
+        let offset = match from {
+            Some(from) if file < from.file => continue,
+            Some(from) if file == from.file => from.offset,
+            _ => 0,
+        };
+        let content = match read_from(&record_path(dir, level, &file), offset) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let receipted = match receipts.entry(file.incarnation) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => {
+                new.insert(read_receipts(dir, file.incarnation)?)
+            }
+        };
+        let mut at = offset;
+        let mut unread = content.len();
+        for piece in pieces(&content) {
+            let (len, record) = match piece {
+                // The agent may be writing the last record of a file.
+                Piece::Damaged(bytes) if bytes.len() == unread => break,
+                Piece::Damaged(bytes) => (bytes.len(), None),
+                Piece::Record(record) => (record.len(), Some(record)),
+            };
+            let is_wanted = |record: &&[u8]| {
+                Identity::of(record).is_ok_and(|identity| !receipted.contains(identity.sequence))
+            };
+            if let Some(record) = record.filter(is_wanted) {
+                if batch.records.len() + record.len() > MAX_MESSAGE_LEN {
+                    batch.has_more = true;
+                    batch.next = Some(SpoolCursor { file, offset: at });
+                    return Ok(batch);
+                }
+                batch.records.extend_from_slice(record);
+            }
+            at += len as u64;
+            unread -= len;
+        }
+        batch.next = Some(SpoolCursor { file, offset: at });
+    }
+    Ok(batch)
+}
+
+fn read_from(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// The receipts of an incarnation; empty without a file, or if it is invalid.
+pub(crate) fn read_receipts(dir: &Path, incarnation: Incarnation) -> io::Result<RangeSet> {
+    let path = dir.join(RECEIPTS_DIR).join(incarnation.to_string());
+    let text = read_small(&path, MAX_RECEIPTS_LEN)?;
+    Ok(text.and_then(|text| text.trim_end().parse().ok()).unwrap_or_default())
+}
+
+/// Leaves receipts.
+pub(crate) fn write_receipts(
+    dir: &Path,
+    incarnation: Incarnation,
+    sequences: &RangeSet,
+) -> io::Result<()> {
+    let path = dir.join(RECEIPTS_DIR).join(incarnation.to_string());
+    write_whole(&path, format!("{sequences}\n").as_bytes())
+}
+
+/// Leaves a schedule.
+pub(crate) fn write_schedule(dir: &Path, schedule: &NodeSchedule) -> io::Result<()> {
+    write_whole(&dir.join(SCHEDULE_FILE), schedule.to_json().as_bytes())
+}
+
+/// Leaves a request to pause, or withdraws it.
+pub(crate) fn write_pause(dir: &Path, pause: Option<&Pause>) -> io::Result<()> {
+    let path = dir.join(PAUSE_FILE);
+    match pause {
+        Some(pause) => {
+            let json = serde_json::to_string(pause).map_err(io::Error::other)?;
+            write_whole(&path, json.as_bytes())
+        }
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// The last status of the agent; `None` if it never ran here.
+pub(crate) fn read_status(dir: &Path) -> io::Result<Option<StatusFile>> {
+    let text = read_small(&dir.join(STATUS_FILE), MAX_SMALL_LEN)?;
+    text.map(|text| serde_json::from_str(&text).map_err(io::Error::other)).transpose()
+}
+
+/// Pauses the agent until the returned file is dropped, or this process ends. `None` if there is no
+/// spool.
+pub(crate) fn hold_pause(dir: &Path, reason: &str) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let path = dir.join(PAUSE_LOCK_FILE);
+    let mut file = match options.write(true).create(true).truncate(false).mode(0o660).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // The agent holds its lock on the file only while it looks for another one.
+    file.lock_shared()?;
+    file.set_len(0)?;
+    file.write_all(reason.as_bytes())?;
+    Ok(Some(file))
+}
+
+/// Reads a small text file; `None` if it does not exist.
+pub(super) fn read_small(path: &Path, max_len: usize) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    let len = file.take(max_len as u64 + 1).read_to_string(&mut text)?;
+    if len > max_len {
+        let reason = format!("{} is longer than {max_len} bytes", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    Ok(Some(text))
+}
+
+/// Replaces a file, so that a reader sees the old or the new content, also after a crash.
+pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o660).open(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
