@@ -145,9 +145,10 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::completions
 
-accuracy: setup-packages ## check delay components against known delays, and verdicts of pace against known limits (docs/anatomy.md)
+accuracy: setup-packages ## check delay components against known delays, verdicts of pace against known limits, and predictions against measured delays (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 	DWELL_VERDICTS=strict $(CARGO) test --release --locked -p dwell --test controller -- verdicts:: --nocapture --test-threads=1
+	DWELL_PREDICTIONS=strict $(CARGO) test --release --locked -p dwell --test controller -- predictions:: --nocapture --test-threads=1
 	DWELL_AUDIT_TABLES=1000 $(CARGO) test --release --locked -p dwell-audit --test false_alarms -- --nocapture
 
 bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads

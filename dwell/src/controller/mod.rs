@@ -6,10 +6,12 @@ mod data;
 mod delete;
 mod device;
 mod export;
+mod fit;
 mod fleet;
 mod hub;
 mod import;
 mod note;
+mod predict;
 mod query;
 mod replay;
 mod report;
@@ -39,6 +41,17 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     ),
     ("import", ["import ping.txt", "import capture.pcap --witness last"]),
     ("audit", ["audit table.csv", "audit log.csv --columns 'latency=RTT:us' --json"]),
+    (
+        "fit",
+        ["fit last -o relay.json", "fit 20260101-1 --where topology.quota.n2=10% -o weak.json"],
+    ),
+    (
+        "predict",
+        [
+            "predict topology.toml --deadline 5ms",
+            "predict topology.toml --deadline 20ms --probability 0.99 --json",
+        ],
+    ),
     ("note", ["note last 'new antenna'", "note 20260101-1 'rain'"]),
     ("delete", ["delete 20260101-1", "delete last --yes"]),
     ("replay", ["replay --list", "replay round-trip --short"]),
@@ -104,6 +117,10 @@ pub(crate) enum ControllerCommand {
     /// Check a published table, a description of tables or a run: numbers that contradict their
     /// rows, ticks, time-outs, closed loops, drift
     Audit(audit::Args),
+    /// Fit a model of a relaying node to a run
+    Fit(fit::Args),
+    /// Predict end-to-end delays from models, and choose relays that meet a deadline
+    Predict(predict::Args),
     /// Add a note to a run
     Note(note::Args),
     /// Delete a run and its samples
@@ -132,6 +149,8 @@ impl ControllerCommand {
             Self::Export(args) => (export::run(args), &args.data),
             Self::Import(args) => (import::run(args), &args.data),
             Self::Audit(args) => (audit::run(args), &args.data),
+            Self::Fit(args) => (fit::run(args), &args.data),
+            Self::Predict(args) => return predict::run(args),
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
             Self::Replay(args) => (replay::run(args), &args.data),
