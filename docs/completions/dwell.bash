@@ -40,6 +40,9 @@ _dwell() {
             dwell,export)
                 cmd="dwell__subcmd__export"
                 ;;
+            dwell,fit)
+                cmd="dwell__subcmd__fit"
+                ;;
             dwell,help)
                 cmd="dwell__subcmd__help"
                 ;;
@@ -66,6 +69,9 @@ _dwell() {
                 ;;
             dwell,ping)
                 cmd="dwell__subcmd__ping"
+                ;;
+            dwell,predict)
+                cmd="dwell__subcmd__predict"
                 ;;
             dwell,query)
                 cmd="dwell__subcmd__query"
@@ -169,6 +175,9 @@ _dwell() {
             dwell__subcmd__help,export)
                 cmd="dwell__subcmd__help__subcmd__export"
                 ;;
+            dwell__subcmd__help,fit)
+                cmd="dwell__subcmd__help__subcmd__fit"
+                ;;
             dwell__subcmd__help,help)
                 cmd="dwell__subcmd__help__subcmd__help"
                 ;;
@@ -195,6 +204,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,ping)
                 cmd="dwell__subcmd__help__subcmd__ping"
+                ;;
+            dwell__subcmd__help,predict)
+                cmd="dwell__subcmd__help__subcmd__predict"
                 ;;
             dwell__subcmd__help,query)
                 cmd="dwell__subcmd__help__subcmd__query"
@@ -452,7 +464,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit note delete replay device serve hub query completions help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit fit predict note delete replay device serve hub query completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -933,8 +945,38 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__fit)
+            opts="-o -h --where --output --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --where)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__help)
-            opts="ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit note delete replay device serve hub query completions help"
+            opts="ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit fit predict note delete replay device serve hub query completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1130,6 +1172,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__fit)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1452,6 +1508,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__ping)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__predict)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2769,6 +2839,28 @@ _dwell() {
                     return 0
                     ;;
                 --warm-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__predict)
+            opts="-h --deadline --probability --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --probability)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
