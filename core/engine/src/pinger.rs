@@ -112,7 +112,8 @@ impl<P: Protocol> Pinger<P> {
             message_len: 0,
             slots: vec![Slot::FREE; window].into_boxed_slice(),
             keys: vec![u64::MAX / 2; window].into_boxed_slice(),
-            awaiting_stamp: VecDeque::with_capacity(MAX_AWAITING_STAMP),
+            // A reply waits in its slot.
+            awaiting_stamp: VecDeque::with_capacity(MAX_AWAITING_STAMP.min(window)),
             awaited: None,
             next_id: first,
             oldest: first,

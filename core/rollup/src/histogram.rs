@@ -20,6 +20,9 @@ const HALF_BITS: u32 = 7;
 /// Magnitudes below have a bin each.
 const LINEAR_LIMIT: u64 = 2 << HALF_BITS;
 
+/// Number of bins by which the memory of a histogram grows.
+const BIN_BATCH: usize = 32;
+
 /// Number of the bin of [`MAX_DELAY`].
 const MAX_PLACE: i16 = place(MAX_DELAY.0 as u64);
 
@@ -41,8 +44,35 @@ const MAX_PLACE: i16 = place(MAX_DELAY.0 as u64);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Bins that are not empty, in ascending order.
-    bins: Vec<(i16, u64)>,
+    bins: Vec<PackedBin>,
     total: u64,
+}
+
+/// Number and count of a bin in 8 bytes, as a node holds many: the number, with its sign bit inverted,
+/// and a count of 48 bits, which saturates. Sorts by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PackedBin(u64);
+
+impl PackedBin {
+    const COUNT_BITS: u32 = 48;
+    const MAX_COUNT: u64 = (1 << Self::COUNT_BITS) - 1;
+
+    fn new(place: i16, count: u64) -> Self {
+        let place = u64::from(place as u16 ^ 0x8000);
+        Self(place << Self::COUNT_BITS | count.min(Self::MAX_COUNT))
+    }
+
+    const fn place(self) -> i16 {
+        ((self.0 >> Self::COUNT_BITS) as u16 ^ 0x8000) as i16
+    }
+
+    const fn count(self) -> u64 {
+        self.0 & Self::MAX_COUNT
+    }
+
+    fn add(&mut self, count: u64) {
+        *self = Self::new(self.place(), self.count().saturating_add(count));
+    }
 }
 
 /// A bin that is not empty. Both bounds belong to it.
@@ -77,7 +107,8 @@ const fn magnitudes(place: u16) -> (u64, u64) {
 }
 
 impl Bin {
-    fn of((place, count): (i16, u64)) -> Self {
+    fn of(bin: PackedBin) -> Self {
+        let (place, count) = (bin.place(), bin.count());
         let (low, high) = magnitudes(place.unsigned_abs());
         let (low, high) = (low as i64, high as i64);
         let (low, high) = if place < 0 { (-high, -low) } else { (low, high) };
@@ -98,9 +129,14 @@ impl Histogram {
             return false;
         }
         let place = if value.0 < 0 { -place(magnitude) } else { place(magnitude) };
-        match self.bins.binary_search_by_key(&place, |bin| bin.0) {
-            Ok(at) => self.bins[at].1 = self.bins[at].1.saturating_add(1),
-            Err(at) => self.bins.insert(at, (place, 1)),
+        match self.bins.binary_search_by_key(&place, |bin| bin.place()) {
+            Ok(at) => self.bins[at].add(1),
+            Err(at) => {
+                if self.bins.len() == self.bins.capacity() {
+                    self.bins.reserve_exact(BIN_BATCH);
+                }
+                self.bins.insert(at, PackedBin::new(place, 1));
+            }
         }
         self.total = self.total.saturating_add(1);
         true
@@ -110,18 +146,20 @@ impl Histogram {
     pub fn merge(&mut self, other: &Self) {
         let mut merged = Vec::with_capacity(self.bins.len().max(other.bins.len()));
         let (mut ours, mut theirs) = (&self.bins[..], &other.bins[..]);
-        while let ([(a, n), rest @ ..], [(b, m), left @ ..]) = (ours, theirs) {
-            match a.cmp(b) {
+        while let ([a, rest @ ..], [b, left @ ..]) = (ours, theirs) {
+            match a.place().cmp(&b.place()) {
                 std::cmp::Ordering::Less => {
-                    merged.push((*a, *n));
+                    merged.push(*a);
                     ours = rest;
                 }
                 std::cmp::Ordering::Greater => {
-                    merged.push((*b, *m));
+                    merged.push(*b);
                     theirs = left;
                 }
                 std::cmp::Ordering::Equal => {
-                    merged.push((*a, n.saturating_add(*m)));
+                    let mut both = *a;
+                    both.add(b.count());
+                    merged.push(both);
                     (ours, theirs) = (rest, left);
                 }
             }
@@ -145,8 +183,8 @@ impl Histogram {
     /// The bin of the value of a rank, counted from 1 in ascending order; `None` beyond the total.
     pub fn ranked(&self, rank: u64) -> Option<Bin> {
         let mut passed = 0_u64;
-        let bin = self.bins.iter().copied().find(|(_, count)| {
-            passed = passed.saturating_add(*count);
+        let bin = self.bins.iter().copied().find(|bin| {
+            passed = passed.saturating_add(bin.count());
             passed >= rank
         });
         bin.filter(|_| rank > 0).map(Bin::of)
@@ -157,10 +195,10 @@ impl Histogram {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_unsigned(out, self.bins.len() as u64);
         let mut before = 0;
-        for (place, count) in &self.bins {
-            put_signed(out, i64::from(*place) - i64::from(before));
-            put_unsigned(out, *count);
-            before = *place;
+        for bin in &self.bins {
+            put_signed(out, i64::from(bin.place()) - i64::from(before));
+            put_unsigned(out, bin.count());
+            before = bin.place();
         }
     }
 
@@ -178,11 +216,14 @@ impl Histogram {
             let place = i16::try_from(step.checked_add(before.unwrap_or(0).into())?).ok()?;
             let is_next = before.is_none_or(|before| before < place);
             let count = reader.unsigned()?;
-            if !is_next || place.unsigned_abs() > MAX_PLACE as u16 || count == 0 {
+            if !is_next
+                || place.unsigned_abs() > MAX_PLACE as u16
+                || !(1..=PackedBin::MAX_COUNT).contains(&count)
+            {
                 return None;
             }
             histogram.total = histogram.total.checked_add(count)?;
-            histogram.bins.push((place, count));
+            histogram.bins.push(PackedBin::new(place, count));
             before = Some(place);
         }
         Some(histogram)

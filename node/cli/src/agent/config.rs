@@ -66,7 +66,9 @@ impl AgentConfig {
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let config: Self = toml::from_str(text)?;
+        // One deserializer for all jobs: a second one for TOML would add a tenth to the program.
+        let value: serde_json::Value = toml::from_str(text)?;
+        let config: Self = serde_json::from_value(value)?;
         if config.spool_size < MIN_SPOOL_SIZE {
             bail!("spool_size {}: at least {MIN_SPOOL_SIZE}", config.spool_size);
         }

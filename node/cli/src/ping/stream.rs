@@ -31,7 +31,7 @@ use crate::Failure;
 const MAX_OVERDUE: Nanos = Nanos::from_millis(100);
 
 /// Time that the ring of samples lasts if it is not emptied.
-const RING_TIME: Nanos = Nanos::from_millis(1_200);
+const RING_TIME: Nanos = Nanos::from_millis(800);
 
 /// Wait after the first failure; each further one doubles it.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -258,8 +258,9 @@ impl Looping {
         let config = self.setup.config;
         let interval = config.departures.interval().0.max(1);
         let ring = (RING_TIME.0 / interval).clamp(32, 1 << 16) as usize;
-        // All probes in flight, and those of half a time-out more, whose late replies are recognised.
-        let window = (config.timeout.0 / interval * 3 / 2).clamp(16, 1 << 18) as usize;
+        // All probes in flight, and those of a quarter of a time-out more, whose late replies are
+        // recognised.
+        let window = (config.timeout.0 / interval * 5 / 4).clamp(16, 1 << 18) as usize;
         let (samples, taken) = rtrb::RingBuffer::new(ring);
         let (events, feedback) = rtrb::RingBuffer::new(16);
         let progress = Arc::new(ClientProgress::default());

@@ -152,6 +152,11 @@ impl Running {
         Self(child)
     }
 
+    /// Process id of the command.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     pub(crate) fn end(self) -> Value {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

@@ -1,6 +1,7 @@
 //! Runs `dwell lab` as a program: real namespaces and processes, and complete removal. Needs root
 //! (or, for the rootless tests, user namespaces); otherwise prints SKIP and the reason.
 
+mod agents;
 mod attached;
 mod babel;
 mod bulk;
