@@ -18,7 +18,7 @@ use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::chain;
 use dwell_results::device::KnownDevice;
 use dwell_rollup::{Incarnation, Level, Name, NodeSchedule, RangeSet, SpoolCursor, StatusFile};
-use dwell_store::{HubLock, Store};
+use dwell_store::{HubLock, Store, StoreError};
 use dwell_units::Nanos;
 use jiff::Timestamp;
 
@@ -115,7 +115,7 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
         stop,
     });
     let mut hub = Supervisor { shared, tags: args.tag.clone(), dir, collecting: BTreeMap::new() };
-    hub.run(&catalogue)?;
+    hub.run(&catalogue);
     say("dwell: hub stopped");
     Ok(Exit::Measured)
 }
@@ -136,11 +136,14 @@ struct Collecting {
 }
 
 impl Supervisor {
-    fn run(&mut self, catalogue: &Store) -> Result<(), Failure> {
+    fn run(&mut self, catalogue: &Store) {
         let mut announced = false;
         let mut expired: Option<Instant> = None;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            self.follow_catalogue(catalogue)?;
+            // The catalogue may be locked for a moment; collection goes on.
+            if let Err(error) = self.follow_catalogue(catalogue) {
+                say(&format!("dwell: devices are not read: {}", chain(&error)));
+            }
             if !announced {
                 let (dir, count) = (self.dir.display(), self.collecting.len());
                 say(&format!("dwell: hub started on {dir}, {count} devices"));
@@ -158,7 +161,6 @@ impl Supervisor {
         for (_, collecting) in std::mem::take(&mut self.collecting) {
             let _ = collecting.thread.join();
         }
-        Ok(())
     }
 
     fn wait(&self, time: Duration) {
@@ -166,7 +168,7 @@ impl Supervisor {
     }
 
     /// Starts threads for new or changed devices, and ends those of removed ones.
-    fn follow_catalogue(&mut self, catalogue: &Store) -> Result<(), Failure> {
+    fn follow_catalogue(&mut self, catalogue: &Store) -> Result<(), StoreError> {
         let devices: BTreeMap<String, Device> = KnownDevice::all(catalogue, &say_problem)?
             .into_iter()
             .filter(|known| {
