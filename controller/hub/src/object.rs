@@ -203,3 +203,57 @@ pub fn nodes_object(reports: &[NodeReport]) -> Value {
         .collect();
     json!({ "schema": "dwell.hub-nodes/1", "nodes": nodes })
 }
+
+#[cfg(test)]
+mod tests {
+    use dwell_rollup::{Incarnation, Refusal, Status, StreamFault};
+
+    use super::*;
+    use crate::row::{NodeId, RecordKey};
+    use crate::store::Counts;
+
+    #[test]
+    fn warnings_name_what_a_person_should_look_at() {
+        let node = StoredNode {
+            id: NodeId(1),
+            name: "a".parse().unwrap(),
+            last_arrival_ns: None,
+            counts: Counts::default(),
+            undated: 0,
+        };
+        let mut report =
+            NodeReport { node, incarnations: Vec::new(), status: None, simultaneous: None };
+        assert_eq!(report.warnings(), Vec::<String>::new());
+        report.node.counts.bad = 2;
+        report.node.undated = 3;
+        report.incarnations =
+            vec![IncarnationState { dropped: "1-4".parse().unwrap(), ..Default::default() }];
+        report.simultaneous = Some(SimultaneousAgents {
+            incarnations: [Incarnation(1), Incarnation(2)],
+            on_one_kernel: true,
+        });
+        let entry = "mesh+b".parse().unwrap();
+        let refused = vec![Refusal { entry, limit: "packets: 9pps".into() }];
+        let entry = "mesh+c".parse().unwrap();
+        let faults = vec![StreamFault { entry, reason: "no route".into() }];
+        report.status = Some(StoredStatus {
+            node: NodeId(1),
+            key: RecordKey::COMPUTED,
+            wall_ns: 0,
+            arrival_ns: 0,
+            status: Status { refused, faults, ..Status::default() },
+        });
+        let warnings = report.warnings();
+        for (warning, expected) in warnings.iter().zip([
+            "two agents run there at once",
+            "2 bad records",
+            "3 records without a plausible time",
+            "4 records dropped",
+            "entry mesh+b is refused: packets: 9pps",
+            "entry mesh+c fails: no route",
+        ]) {
+            assert!(warning.contains(expected), "{warning}");
+        }
+        assert_eq!((warnings.len(), report.dropped()), (6, 4));
+    }
+}
