@@ -127,6 +127,11 @@ pub fn expire(
     Ok(dropped)
 }
 
+/// Start of the hour of a row of 5 min.
+const fn hour_of(start_ns: i64) -> i64 {
+    Resolution::Hour.floor(Resolution::FiveMinutes.middle(start_ns))
+}
+
 /// A record that is to be stored.
 struct Arrived {
     node: NodeId,
@@ -462,14 +467,14 @@ impl<'a> Batch<'a> {
         measured_ns: i64,
     ) -> bool {
         let Some(resolution) = Resolution::of(rollup.level) else { return false };
-        let partition = resolution.partition(measured_ns);
+        let partition = resolution.partition_of_row(measured_ns);
         if self.horizons(arrival_ns).is_expired(partition) {
             return false;
         }
         let stream = self.streams.get(&(node, rollup.stream.clone())).copied().flatten();
         let Some(stream) = stream else { return false };
         if resolution == Resolution::FiveMinutes {
-            self.changed_hours.insert((stream, Resolution::Hour.floor(measured_ns)));
+            self.changed_hours.insert((stream, hour_of(measured_ns)));
         }
         let row = Row::of(rollup, stream, measured_ns, key);
         self.rows.entry(partition).or_default().push(row);
@@ -517,13 +522,13 @@ impl<'a> Batch<'a> {
                 if let (Some(from_ns), Some(stream), Some(resolution)) =
                     (dated_ns, stream, resolution)
                 {
-                    let partition = resolution.partition(from_ns);
+                    let partition = resolution.partition_of_row(from_ns);
                     self.transaction.remove_rows(partition, &[(stream, from_ns, key)])?;
                     // Without its rows of 5 min, an hour cannot be computed again.
                     if resolution == Resolution::FiveMinutes
                         && !self.horizons(arrival_ns).is_expired(partition)
                     {
-                        self.changed_hours.insert((stream, Resolution::Hour.floor(from_ns)));
+                        self.changed_hours.insert((stream, hour_of(from_ns)));
                     }
                 }
                 if let Some(to_ns) = to_ns {

@@ -58,6 +58,18 @@ impl Resolution {
         time_ns.div_euclid(self.length_ns()) * self.length_ns()
     }
 
+    /// Returns the middle of the interval of a row that starts at this time. The clock mapping of a node
+    /// moves starts by nanoseconds around a boundary, so the middle decides which step, hour, day and
+    /// partition a row belongs to.
+    pub const fn middle(self, start_ns: i64) -> i64 {
+        start_ns.saturating_add(self.length_ns() / 2)
+    }
+
+    /// Returns the partition of a row that starts at this time.
+    pub const fn partition_of_row(self, start_ns: i64) -> Partition {
+        self.partition(self.middle(start_ns))
+    }
+
     /// Length of a partition in days. It is a multiple of a day, so that all rows from which a row of
     /// an hour or a day is computed are in one partition.
     const fn partition_days(self) -> i64 {
@@ -190,6 +202,11 @@ mod tests {
             assert!(partition.start_ns <= 20_000 * DAY_NS && 20_001 * DAY_NS <= partition.end_ns);
             assert_eq!(resolution.partition(partition.end_ns - 1), partition);
             assert_ne!(resolution.partition(partition.end_ns), partition);
+        }
+        let early = 20_000 * DAY_NS - 10;
+        for resolution in Resolution::ALL {
+            let exact = resolution.partition(20_000 * DAY_NS);
+            assert_eq!(resolution.partition_of_row(early), exact, "{resolution}");
         }
         let before = Resolution::Hour.partition(-1);
         assert_eq!(before.end_ns, 0);

@@ -289,7 +289,8 @@ fn answer(
     let mut start = from_ns;
     while start < to_ns {
         let end = start + step_ns;
-        let (inside, rest) = left.split_at(left.partition_point(|row| row.start_ns < end));
+        let is_before = |row: &Row| resolution.middle(row.start_ns) < end;
+        let (inside, rest) = left.split_at(left.partition_point(is_before));
         answered.push(figures(inside, start, end));
         (left, start) = (rest, end);
     }

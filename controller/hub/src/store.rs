@@ -212,7 +212,8 @@ pub trait HubTransaction {
         rows: &[(StreamId, i64, Option<Row>)],
     ) -> Result<(), HubError>;
 
-    /// Returns the rows that start in each span, in ascending order of start and key.
+    /// Returns the rows whose middle is in each span, in ascending order of start and key
+    /// ([`Resolution::middle`]).
     fn rows(&mut self, resolution: Resolution, spans: &[Span]) -> Result<Vec<Vec<Row>>, HubError>;
 
     /// Returns the stored horizons.

@@ -147,21 +147,23 @@ fn partitions(db: &Connection, resolution: Resolution) -> Result<Vec<Partition>,
     Ok(select.query_map([resolution.name()], partition)?.collect::<Result<_, _>>()?)
 }
 
-/// Returns the rows that start in each span.
+/// Returns the rows whose middle is in each span.
 pub(super) fn read(
     db: &Connection,
     resolution: Resolution,
     spans: &[Span],
 ) -> Result<Vec<Vec<Row>>, HubError> {
     let partitions = partitions(db, resolution)?;
+    let half = resolution.length_ns() / 2;
     let of_span = |span: &Span| {
         let mut rows = Vec::new();
+        let starts = (span.from_ns.saturating_sub(half), span.to_ns.saturating_sub(half));
         let touched = |partition: &&Partition| {
-            partition.start_ns < span.to_ns && span.from_ns < partition.end_ns
+            partition.start_ns < span.to_ns && starts.0 < partition.end_ns
         };
         for partition in partitions.iter().filter(touched) {
             let mut select = db.prepare_cached(&sql(SELECT, *partition))?;
-            let mut found = select.query(params![span.stream.0, span.from_ns, span.to_ns])?;
+            let mut found = select.query(params![span.stream.0, starts.0, starts.1])?;
             while let Some(row) = found.next()? {
                 rows.push(row_of(row)?);
             }

@@ -40,6 +40,7 @@ suite!(
     query_names_what_exists,
     resent_record_after_its_partition_is_gone_is_a_duplicate,
     schedule_versions_are_kept,
+    start_just_before_a_boundary_belongs_to_the_interval,
     stepped_clock_keeps_its_own_times,
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,

@@ -64,6 +64,29 @@ pub(crate) fn day_and_hour_are_recomputed_when_a_late_record_arrives(create: Cre
     assert_eq!(max(&mut *store, Resolution::Day), (4, 900));
 }
 
+pub(crate) fn start_just_before_a_boundary_belongs_to_the_interval(create: Create<'_>) {
+    let day = NOW - 12 * HOUR;
+    // The hour from midnight, by a clock mapping that is off by some nanoseconds.
+    for jitter in [-10, 0, 10] {
+        let mut store = create();
+        let mut agent = Agent::new("a", 1, 1, day + jitter);
+        let records: Vec<_> =
+            (1..=12).map(|ms| agent.rollup(Level::FiveMinutes, &[ms])).collect();
+        deliver(&mut *store, &agent.node, &message(&records)).unwrap();
+        let starts = |store: &mut dyn HubStore, resolution| {
+            rows(store, resolution).iter().map(|row| row.start_ns).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(&mut *store, Resolution::Hour), [day], "{jitter}");
+        assert_eq!(starts(&mut *store, Resolution::Day), [day], "{jitter}");
+        assert_eq!(rows(&mut *store, Resolution::Day)[0].counts.sent, 24);
+        let (from_ns, to_ns) = (day - HOUR, day + 2 * HOUR);
+        let fine = Query { from_ns, to_ns, step_ns: Some(FIVE_MINUTES), ..question() };
+        let fine = ask(&mut *store, &fine).unwrap().remove(0);
+        let sent: Vec<_> = fine.rows.iter().map(|row| row.counts.sent).collect();
+        assert_eq!(sent, [[0_u64; 12], [2; 12], [0; 12]].concat(), "{jitter}");
+    }
+}
+
 pub(crate) fn duplicate_is_receipted_and_not_doubled(create: Create<'_>) {
     let mut store = create();
     let mut agent = Agent::new("a", 7, 1, NOW - HOUR);
