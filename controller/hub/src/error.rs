@@ -82,6 +82,17 @@ pub enum HubError {
         /// The reason.
         message: String,
     },
+    /// The clock of the hub is implausible. Nothing was stored or removed.
+    #[error(
+        "the clock of this machine shows {now}, the hub's last time is {last}: nothing is stored or \
+         removed; correct the clock, or restart `dwell hub` with --accept-clock if it is right"
+    )]
+    Clock {
+        /// CLOCK_REALTIME in UTC.
+        now: String,
+        /// Its last value in the database.
+        last: String,
+    },
     /// There is no database.
     #[error("there is no hub in {}; start one with `dwell hub --embedded`", .0.display())]
     Missing(PathBuf),

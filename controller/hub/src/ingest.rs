@@ -7,6 +7,7 @@ use dwell_rollup::{
     Body, BootId, Incarnation, Level, Name, RangeSet, Record, Rollup, Status, Stream,
 };
 
+use crate::clock::check_clock;
 use crate::dating::{ClockPairing, date, is_plausible};
 use crate::error::HubError;
 use crate::incarnation::{IncarnationState, Source};
@@ -59,7 +60,7 @@ pub struct Committed {
 /// Stores the records of messages and their receipts.
 ///
 /// # Errors
-/// The database failed. Nothing was stored, no record is bad, and the carrier delivers all again.
+/// The database failed, or the clock is implausible. Nothing was stored, no record is bad, and the carrier delivers all again.
 pub fn ingest(
     store: &mut dyn HubStore,
     deliveries: &[Delivery<'_>],
@@ -69,6 +70,9 @@ pub fn ingest(
     let verified: Vec<_> =
         deliveries.iter().map(|delivery| (delivery, verify(delivery, rules.decode))).collect();
     let mut transaction = store.begin()?;
+    for delivery in deliveries {
+        check_clock(&mut *transaction, delivery.arrival_ns)?;
+    }
     let mut batch = Batch::new(&mut *transaction, rules)?;
     for (delivery, parts) in verified {
         batch.add(delivery, parts)?;
@@ -111,13 +115,14 @@ pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result
 /// Drops what is older than its retention. Returns the dropped partitions.
 ///
 /// # Errors
-/// The database failed.
+/// The database failed, or the clock is implausible. Nothing was dropped.
 pub fn expire(
     store: &mut dyn HubStore,
     retention: &Retention,
     now_ns: i64,
 ) -> Result<Vec<Partition>, HubError> {
     let mut transaction = store.begin()?;
+    check_clock(&mut *transaction, now_ns)?;
     let mut horizons = transaction.horizons()?;
     horizons.raise_all(retention, now_ns);
     let dropped = transaction.drop_expired(&horizons)?;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod clock;
 mod collect;
 mod coverage;
 mod dating;
@@ -24,6 +25,7 @@ mod sqlite;
 pub mod store;
 mod verify;
 
+pub use clock::accept_clock;
 pub use collect::{CollectError, Collector, NodeSpool, Round};
 pub use coverage::ExpectedProbes;
 pub use dating::{ClockPairing, is_plausible};

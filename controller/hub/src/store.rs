@@ -161,6 +161,12 @@ pub trait HubTransaction {
     /// Makes all changes durable.
     fn commit(self: Box<Self>) -> Result<(), HubError>;
 
+    /// Returns the time that [`Self::set_clock`] stored last; `None` in a new database.
+    fn clock(&mut self) -> Result<Option<i64>, HubError>;
+
+    /// Stores the time of the hub, in nanoseconds since 1970.
+    fn set_clock(&mut self, now_ns: i64) -> Result<(), HubError>;
+
     /// Returns the numbers of nodes, adding nodes that are missing.
     fn add_nodes(&mut self, names: &[Name]) -> Result<Vec<NodeId>, HubError>;
 

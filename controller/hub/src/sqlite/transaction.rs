@@ -108,6 +108,18 @@ impl HubTransaction for SqliteTransaction<'_> {
         Ok(self.db.commit()?)
     }
 
+    fn clock(&mut self) -> Result<Option<i64>, HubError> {
+        let mut select = self.db.prepare_cached("SELECT now_ns FROM clock")?;
+        Ok(select.query_row([], |row| row.get(0)).optional()?)
+    }
+
+    fn set_clock(&mut self, now_ns: i64) -> Result<(), HubError> {
+        let mut insert =
+            self.db.prepare_cached("INSERT OR REPLACE INTO clock (id, now_ns) VALUES (1, ?1)")?;
+        insert.execute([now_ns])?;
+        Ok(())
+    }
+
     fn add_nodes(&mut self, names: &[Name]) -> Result<Vec<NodeId>, HubError> {
         let mut nodes = Vec::new();
         for name in names {

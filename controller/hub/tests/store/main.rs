@@ -45,6 +45,7 @@ suite!(
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,
     unrequested_samples_have_no_receipt,
+    wrong_clock_of_the_hub_changes_nothing,
 );
 
 /// A store in a directory of its own.

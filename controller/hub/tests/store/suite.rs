@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_hub::store::HubStore;
 use dwell_hub::{
-    Delivery, Query, QueryError, Resolution, Retention, Row, Rules, SimultaneousAgents, expire,
-    ingest, query, simultaneous_agents, store_unknown_versions,
+    Delivery, HubError, Query, QueryError, Resolution, Retention, Row, Rules, SimultaneousAgents,
+    accept_clock, expire, ingest, query, simultaneous_agents, store_unknown_versions,
 };
 use dwell_rollup::{
     Body, CodecError, DroppedRecords, Identity, Incarnation, Level, Name, PauseInterval, Record,
@@ -302,6 +302,7 @@ pub(crate) fn resent_record_after_its_partition_is_gone_is_a_duplicate(create: C
     deliver(&mut *store, &agent.node, &message([&first, &five])).unwrap();
     assert_eq!(expire(&mut *store, &retention, NOW).unwrap(), []);
     let later = NOW + 4 * DAY;
+    accept_clock(&mut *store, later).unwrap();
     let dropped = expire(&mut *store, &retention, later).unwrap();
     assert_eq!(dropped, [Resolution::TenSeconds.partition(NOW)]);
     assert_eq!(row_counts(&mut *store), [0, 1, 1, 1]);
@@ -312,11 +313,37 @@ pub(crate) fn resent_record_after_its_partition_is_gone_is_a_duplicate(create: C
     assert_eq!(row_counts(&mut *store), [0, 1, 1, 1]);
     // Nor does the partition come back when the clock of the hub is set back.
     let third = agent.rollup(Level::TenSeconds, &[2]);
+    accept_clock(&mut *store, NOW).unwrap();
     deliver(&mut *store, &agent.node, &message([&third])).unwrap();
     assert_eq!(row_counts(&mut *store)[0], 0);
+    accept_clock(&mut *store, NOW + 100 * DAY).unwrap();
     let dropped = expire(&mut *store, &retention, NOW + 100 * DAY).unwrap();
     assert_eq!(dropped, [Resolution::FiveMinutes.partition(NOW)]);
     assert_eq!(row_counts(&mut *store), [0, 0, 1, 1], "the hour outlives its records");
+}
+
+pub(crate) fn wrong_clock_of_the_hub_changes_nothing(create: Create<'_>) {
+    let mut store = create();
+    let retention = Retention::default();
+    let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
+    let first = message([&agent.rollup(Level::FiveMinutes, &[1])]);
+    let second = message([&agent.rollup(Level::FiveMinutes, &[2])]);
+    // Even the first time of a new database is not in 1970.
+    let error = deliver_at(&mut *store, &agent.node, &first, HOUR).unwrap_err();
+    assert!(matches!(error, HubError::Clock { .. }), "{error:?}");
+    assert!(accept_clock(&mut *store, HOUR).is_err());
+    deliver(&mut *store, &agent.node, &first).unwrap();
+    let before = state(&mut *store);
+    for wrong in [HOUR, NOW - 3 * DAY, NOW + 3 * DAY, NOW + 3_650 * DAY] {
+        let error = deliver_at(&mut *store, &agent.node, &second, wrong).unwrap_err();
+        assert!(matches!(error, HubError::Clock { .. }), "{error:?}");
+        assert!(expire(&mut *store, &retention, wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(state(&mut *store), before);
+    // The hub was off for three days.
+    accept_clock(&mut *store, NOW + 3 * DAY).unwrap();
+    let committed = deliver_at(&mut *store, &agent.node, &second, NOW + 3 * DAY).unwrap();
+    assert_eq!(committed.counts[&agent.node].stored, 1);
 }
 
 pub(crate) fn failed_transaction_changes_nothing(create: Create<'_>) {

@@ -12,7 +12,7 @@ use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolL
 use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
-    SqliteStore, expire, simultaneous_agents, store_unknown_versions,
+    SqliteStore, accept_clock, expire, simultaneous_agents, store_unknown_versions,
 };
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::chain;
@@ -62,6 +62,12 @@ pub(super) struct EmbeddedArgs {
     /// Collect from the devices with this tag; may be repeated [default: all devices]
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<String>,
+
+    /// Accept the clock of this machine although it is more than 2 days from the hub's last time
+    ///
+    /// Use it once after a longer stop of the hub. By a wrong clock, the hub would drop records.
+    #[arg(long)]
+    accept_clock: bool,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -103,6 +109,9 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
     let _lock = HubLock::take(&dir)?;
     let mut store = SqliteStore::open(&dir)?;
     let rules = Rules { retention, ..Rules::default() };
+    if args.accept_clock {
+        accept_clock(&mut store, now_ns())?;
+    }
     let upgraded = store_unknown_versions(&mut store, &rules)?;
     if upgraded > 0 {
         say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
