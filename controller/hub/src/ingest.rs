@@ -24,6 +24,10 @@ const MAX_STREAMS: u64 = 10_000;
 /// Maximum number of bytes of bad records that are kept of a node.
 const MAX_BAD_BYTES: u64 = 16 << 20;
 
+/// Maximum number of parts of one message that are kept although they have no identity: noise, or
+/// records of other nodes.
+const MAX_UNIDENTIFIED: usize = 100;
+
 /// Time after which a dated record and the pairings that date it are no longer needed: none that is
 /// older arrives.
 const DATING_NS: i64 = 16 * DAY_NS;
@@ -194,6 +198,7 @@ impl<'a> Batch<'a> {
         let node = self.node(name)?;
         let last = self.last_arrivals.entry(name.clone()).or_insert(delivery.arrival_ns);
         *last = delivery.arrival_ns.max(*last);
+        let mut unidentified = 0;
         for part in parts {
             match part {
                 Verified::Record { record, raw } => self.arrived.push(Arrived {
@@ -204,7 +209,14 @@ impl<'a> Batch<'a> {
                     raw: raw.to_vec(),
                     is_held: false,
                 }),
-                Verified::Bad(bad) => self.keep_bad(node, name, delivery.arrival_ns, bad)?,
+                Verified::Bad(bad) => {
+                    unidentified += usize::from(bad.identity.is_none());
+                    if bad.identity.is_none() && unidentified > MAX_UNIDENTIFIED {
+                        self.counts(name).bad += 1;
+                        continue;
+                    }
+                    self.keep_bad(node, name, delivery.arrival_ns, bad)?;
+                }
             }
         }
         Ok(())

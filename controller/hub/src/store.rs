@@ -262,7 +262,8 @@ pub trait HubTransaction {
     fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError>;
 
     /// Keeps a bad record once, whatever the number of its arrivals, while the node has at most
-    /// `limit` bytes of them. Returns whether it is kept.
+    /// `limit` bytes of them; each counts as at least 256 bytes. Returns whether it is kept. The time
+    /// that this takes does not grow with the number of kept records.
     fn keep_bad(&mut self, bad: &StoredBadRecord, limit: u64) -> Result<bool, HubError>;
 
     /// Returns bad records of a node, or of all nodes, the newest first.

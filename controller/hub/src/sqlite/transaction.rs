@@ -25,6 +25,9 @@ const STATUS_COLUMNS: &str = "node_id, incarnation, sequence, wall_ns, arrival_n
 
 const BAD_COLUMNS: &str = "id, node_id, first_arrival_ns, arrivals, version, reason, raw";
 
+/// Number of bytes that a bad record counts at least, so that small ones are limited in number.
+const MIN_BAD_CHARGE: i64 = 256;
+
 /// A transaction. It is rolled back when it is dropped.
 pub(super) struct SqliteTransaction<'a> {
     db: Transaction<'a>,
@@ -457,23 +460,21 @@ impl HubTransaction for SqliteTransaction<'_> {
         if again > 0 {
             return Ok(true);
         }
-        let added = self.db.execute(
+        let charge = (bad.raw.len() as i64).max(MIN_BAD_CHARGE);
+        let has_room = self.db.execute(
+            "UPDATE nodes SET bad_bytes = bad_bytes + ?2 WHERE id = ?1 AND bad_bytes + ?2 <= ?3",
+            params![bad.node.0, charge, limit as i64],
+        )?;
+        if has_room == 0 {
+            return Ok(false);
+        }
+        self.db.execute(
             "INSERT INTO bad_records
              (node_id, digest, first_arrival_ns, last_arrival_ns, arrivals, version, reason, raw)
-             SELECT ?1, ?2, ?3, ?3, 1, ?4, ?5, ?6
-             WHERE ?7 >= length(?6) +
-             (SELECT coalesce(sum(length(raw)), 0) FROM bad_records WHERE node_id = ?1)",
-            params![
-                bad.node.0,
-                digest,
-                bad.arrival_ns,
-                bad.version,
-                bad.reason,
-                bad.raw,
-                limit as i64
-            ],
+             VALUES (?1, ?2, ?3, ?3, 1, ?4, ?5, ?6)",
+            params![bad.node.0, digest, bad.arrival_ns, bad.version, bad.reason, bad.raw],
         )?;
-        Ok(added > 0)
+        Ok(true)
     }
 
     fn bad(&mut self, node: Option<NodeId>, limit: u64) -> Result<Vec<StoredBadRecord>, HubError> {
@@ -499,6 +500,12 @@ impl HubTransaction for SqliteTransaction<'_> {
     }
 
     fn remove_bad(&mut self, id: i64) -> Result<(), HubError> {
+        self.db.execute(
+            "UPDATE nodes SET bad_bytes = bad_bytes - freed
+             FROM (SELECT node_id, max(length(raw), ?2) AS freed FROM bad_records WHERE id = ?1)
+             WHERE nodes.id = node_id",
+            [id, MIN_BAD_CHARGE],
+        )?;
         self.db.execute("DELETE FROM bad_records WHERE id = ?1", [id])?;
         Ok(())
     }
@@ -516,8 +523,16 @@ impl HubTransaction for SqliteTransaction<'_> {
              WHERE arrival_ns < iif(dated_ns IS NULL, ?2, max(?1, ?2))",
             params![dated_before_ns, undated_before_ns],
         )?;
-        self.db
+        let removed = self
+            .db
             .execute("DELETE FROM bad_records WHERE last_arrival_ns < ?1", [undated_before_ns])?;
+        if removed > 0 {
+            self.db.execute(
+                "UPDATE nodes SET bad_bytes = (SELECT coalesce(sum(max(length(raw), ?1)), 0)
+                 FROM bad_records WHERE node_id = nodes.id)",
+                [MIN_BAD_CHARGE],
+            )?;
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_hub::store::HubStore;
+use dwell_hub::store::{HubStore, StoredBadRecord};
 use dwell_hub::{
     Delivery, HubError, Query, QueryError, Resolution, Retention, Row, Rules, SimultaneousAgents,
     accept_clock, expire, ingest, query, simultaneous_agents, store_unknown_versions,
@@ -389,6 +389,39 @@ pub(crate) fn flood_of_streams_and_bad_bytes_is_bounded(create: Create<'_>) {
     deliver(&mut *store, &agent.node, &fill).unwrap();
     let refused = deliver(&mut *store, &agent.node, &newer).unwrap();
     assert_eq!(refused.receipts.values().next().unwrap().to_string(), "1");
+}
+
+pub(crate) fn flood_of_small_bad_records_is_bounded(create: Create<'_>) {
+    let mut store = create();
+    let mut transaction = store.begin().unwrap();
+    let node = transaction.add_nodes(&[name("a")]).unwrap()[0];
+    let bad = |byte: u8| StoredBadRecord {
+        id: 0,
+        node,
+        arrival_ns: NOW,
+        arrivals: 1,
+        version: None,
+        reason: "noise".to_owned(),
+        raw: vec![byte],
+    };
+    let kept = [0, 1, 2, 3].map(|byte| transaction.keep_bad(&bad(byte), 1_000).unwrap());
+    assert_eq!(kept, [true, true, true, false], "each counts as 256 bytes");
+    assert!(transaction.keep_bad(&bad(0), 1_000).unwrap(), "it is kept already");
+    let oldest = transaction.bad(Some(node), 10).unwrap().pop().unwrap();
+    transaction.remove_bad(oldest.id).unwrap();
+    assert!(transaction.keep_bad(&bad(4), 1_000).unwrap(), "one was removed");
+    transaction.remove_old(0, 0, NOW + 1).unwrap();
+    let again = [5, 6, 7].map(|byte| transaction.keep_bad(&bad(byte), 1_000).unwrap());
+    assert_eq!(again, [true; 3], "all were removed");
+    transaction.commit().unwrap();
+    // One message with 300 records of another node.
+    let mut other = Agent::new("other", 1, 1, NOW - 2 * HOUR);
+    let records: Vec<_> = (0..300).map(|_| other.rollup(Level::TenSeconds, &[1])).collect();
+    let committed = deliver(&mut *store, &name("b"), &message(&records)).unwrap();
+    assert_eq!((committed.counts[&name("b")].bad, committed.bad.len()), (300, 100));
+    let nodes = store.begin_to_read().unwrap().nodes().unwrap();
+    let of = nodes.iter().find(|node| node.name == name("b")).unwrap().id;
+    assert_eq!(store.begin_to_read().unwrap().bad(Some(of), 1_000).unwrap().len(), 100);
 }
 
 pub(crate) fn two_machines_of_one_name_are_both_kept(create: Create<'_>) {

@@ -365,8 +365,8 @@ impl<'a> News<'a> {
         for reason in round.bad.iter().take(MAX_REASONS) {
             say(&format!("dwell: {}: bad record, kept raw: {reason}", self.node));
         }
-        if round.bad.len() > MAX_REASONS {
-            let more = round.bad.len() - MAX_REASONS;
+        let more = round.counts.bad.saturating_sub(MAX_REASONS as u64);
+        if more > 0 {
             say(&format!("dwell: {}: {more} more bad records", self.node));
         }
     }

@@ -7,3 +7,9 @@ CREATE TABLE clock (
 INSERT INTO clock (id, now_ns)
 SELECT 1, last_arrival_ns FROM nodes WHERE last_arrival_ns IS NOT NULL
 ORDER BY last_arrival_ns DESC LIMIT 1;
+
+-- Bytes of the bad records that are kept of a node; each counts as at least 256.
+ALTER TABLE nodes ADD COLUMN bad_bytes INTEGER NOT NULL DEFAULT 0;
+
+UPDATE nodes SET bad_bytes =
+    (SELECT coalesce(sum(max(length(raw), 256)), 0) FROM bad_records WHERE node_id = nodes.id);
