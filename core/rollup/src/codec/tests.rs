@@ -192,6 +192,19 @@ fn inconsistent_contents_are_refused() {
     let mut fewer_received = good.clone();
     fewer_received.counts = ProbeCounts { sent: 1, received: 1, ..Default::default() };
     assert!(is_refused(fewer_received));
+    // A probe every millisecond, and a margin.
+    let sent = |sent: u64| {
+        let counts = ProbeCounts { sent, lost: sent - 2, received: 2, ..Default::default() };
+        Rollup { counts, ..good.clone() }
+    };
+    assert!(!is_refused(sent(11_000)));
+    assert!(is_refused(sent(11_001)) && is_refused(sent(u64::MAX)));
+    let mut many_failed = good.clone();
+    many_failed.counts.send_failed = u64::MAX;
+    assert!(is_refused(many_failed));
+    let mut many_duplicates = good.clone();
+    many_duplicates.counts.duplicate = 1 << 32;
+    assert!(is_refused(many_duplicates));
     let mut of_hub = good.clone();
     (of_hub.level, of_hub.duration_ns) = (Level::Hour, 3_600_000_000_000);
     assert!(is_refused(of_hub));
