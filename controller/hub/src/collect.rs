@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::error::HubError;
 use crate::ingest::{Rules, ingest};
+use crate::period::SECOND_NS;
 use crate::store::{Counts, HubStore};
 use crate::verify::Delivery;
 
@@ -18,6 +19,9 @@ const LEVELS: [Level; 2] = [Level::FiveMinutes, Level::TenSeconds];
 
 /// Maximum number of bytes in one round, so that a node with many records does not delay its schedule.
 const MAX_ROUND_BYTES: usize = 16 << 20;
+
+/// Time after which records that the hub deferred are read again.
+const DEFERRED_INTERVAL_NS: i64 = 3_600 * SECOND_NS;
 
 /// The spool of a node, over any carrier.
 pub trait NodeSpool {
@@ -102,12 +106,14 @@ pub struct Collector {
     cursors: BTreeMap<Level, SpoolCursor>,
     /// Version of the schedule that was left in this connection.
     schedule: Option<u64>,
+    /// Time at which the hub first deferred records that were not read again since.
+    deferred_ns: Option<i64>,
 }
 
 impl Collector {
     /// Begins with the oldest records.
     pub fn new(node: Name, rules: Rules) -> Self {
-        Self { node, rules, cursors: BTreeMap::new(), schedule: None }
+        Self { node, rules, cursors: BTreeMap::new(), schedule: None, deferred_ns: None }
     }
 
     /// Leaves a new schedule, collects new records and leaves receipts. `now` reads CLOCK_REALTIME.
@@ -130,6 +136,10 @@ impl Collector {
         let mut round =
             Round { has_agent: true, pause: status.status.pause.clone(), ..Round::default() };
         round.schedule = self.leave_schedule(spool, store, status.status.schedule_version)?;
+        let is_overdue = |since: &mut i64| now().saturating_sub(*since) >= DEFERRED_INTERVAL_NS;
+        if self.deferred_ns.take_if(is_overdue).is_some() {
+            self.cursors.clear();
+        }
         for level in LEVELS {
             while self.collect(spool, store, level, &now, &mut round)?
                 && round.bytes < MAX_ROUND_BYTES
@@ -157,6 +167,9 @@ impl Collector {
             };
             round.bytes += message.len();
             committed.counts.values().for_each(|counts| round.counts.add(counts));
+            if committed.counts.values().any(|counts| counts.deferred > 0) {
+                self.deferred_ns.get_or_insert(delivery.arrival_ns);
+            }
             round.bad.extend(committed.bad.into_iter().map(|(_, reason)| reason));
             let receipts = committed.receipts.into_iter();
             let receipts = receipts.map(|((_, incarnation), set)| (incarnation, set)).collect();

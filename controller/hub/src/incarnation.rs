@@ -9,6 +9,10 @@ use crate::row::NodeId;
 /// Time for which two agents of one node may seem to run at once: clocks are corrected by seconds.
 const MAX_OVERLAP_NS: i64 = 60 * SECOND_NS;
 
+/// Maximum number of ranges of sequence numbers of an incarnation, so that its receipts are at most
+/// 800,000 bytes as text and fit into one message of any carrier.
+pub(crate) const MAX_RANGES: usize = 20_000;
+
 /// An incarnation of a node in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
@@ -34,6 +38,16 @@ pub struct IncarnationState {
 }
 
 impl IncarnationState {
+    /// Whether a receipt for this number keeps the receipts within [`MAX_RANGES`].
+    pub(crate) fn has_room_for(&self, sequence: u64) -> bool {
+        self.receipts.range_count() < MAX_RANGES || self.receipts.touches(sequence)
+    }
+
+    /// Whether the hub knows the incarnation.
+    pub(crate) fn is_known(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Notes the times of a record. The result does not depend on the order of the records.
     pub(crate) fn note(&mut self, record: &Record, arrival_ns: i64) {
         self.boot_id =
@@ -161,6 +175,17 @@ mod tests {
         let same_kernel =
             [state(1, (1_000, 2_000), (10, 1_010)), state(1, (1_100, 2_100), (110, 1_110))];
         assert!(simultaneous_agents(&numbered(&same_kernel)).unwrap().on_one_kernel);
+    }
+
+    #[test]
+    fn receipts_have_a_maximum_number_of_ranges() {
+        let odd = |count: usize| (0..count as u64).map(|n| 2 * n + 1).collect();
+        let state = IncarnationState { receipts: odd(MAX_RANGES - 1), ..Default::default() };
+        assert!(state.has_room_for(u64::MAX));
+        let full = IncarnationState { receipts: odd(MAX_RANGES), ..Default::default() };
+        assert!(!full.has_room_for(u64::MAX));
+        assert!(full.has_room_for(2), "it joins two ranges");
+        assert!(full.is_known() && !IncarnationState::default().is_known());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use dwell_rollup::{
 use crate::clock::check_clock;
 use crate::dating::{ClockPairing, date, is_plausible};
 use crate::error::HubError;
-use crate::incarnation::{IncarnationState, Source};
+use crate::incarnation::{IncarnationState, MAX_RANGES, Source};
 use crate::period::{DAY_NS, Horizons, Partition, Resolution, Retention};
 use crate::row::{NodeId, RecordKey, Row, StreamId};
 use crate::store::{
@@ -20,6 +20,9 @@ use crate::verify::{BadRecord, Decoder, Delivery, Verified, verify};
 
 /// Maximum number of streams of a node. A schedule has at most 1,000 entries per node.
 const MAX_STREAMS: u64 = 10_000;
+
+/// Maximum number of incarnations of a node that begin to arrive on one day.
+const MAX_INCARNATIONS_PER_DAY: u64 = 1_000;
 
 /// Maximum number of bytes of bad records that are kept of a node.
 const MAX_BAD_BYTES: u64 = 16 << 20;
@@ -261,6 +264,21 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Whether the hub gives a receipt for another record of this incarnation.
+    fn has_room_for(
+        &mut self,
+        source: Source,
+        sequence: u64,
+        arrival_ns: i64,
+    ) -> Result<bool, HubError> {
+        let state = self.state(source)?;
+        if state.is_known() {
+            return Ok(state.has_room_for(sequence));
+        }
+        let day = arrival_ns.div_euclid(DAY_NS);
+        self.transaction.admit_incarnation(source.node, day, MAX_INCARNATIONS_PER_DAY)
+    }
+
     fn keep_bad(
         &mut self,
         node: NodeId,
@@ -291,7 +309,9 @@ impl<'a> Batch<'a> {
         // The node may free it only if the hub has it.
         if let Some(identity) = bad.identity.filter(|_| is_kept) {
             let source = Source { node, incarnation: identity.incarnation };
-            self.state(source)?.receipts.insert(identity.sequence);
+            if self.has_room_for(source, identity.sequence, arrival_ns)? {
+                self.state(source)?.receipts.insert(identity.sequence);
+            }
         }
         Ok(())
     }
@@ -314,7 +334,8 @@ impl<'a> Batch<'a> {
         }
         self.transaction.add_statuses(&self.statuses)?;
         self.recompute()?;
-        let states: Vec<_> = std::mem::take(&mut self.states).into_iter().collect();
+        let states = std::mem::take(&mut self.states).into_iter();
+        let states: Vec<_> = states.filter(|(_, state)| state.is_known()).collect();
         self.transaction.set_incarnations(&states)?;
         for (name, node) in &self.names {
             let counts = self.committed.counts.get(name).copied().unwrap_or_default();
@@ -386,11 +407,15 @@ impl<'a> Batch<'a> {
             let bad = BadRecord { raw: &raw, reason, version: None, identity };
             return self.keep_bad(node, &name, arrival_ns, bad);
         }
+        if !is_held && !self.has_room_for(source, key.sequence, arrival_ns)? {
+            self.counts(&name).deferred += 1;
+            return Ok(());
+        }
         let state = self.state(source)?;
         state.receipts.insert(key.sequence);
         state.note(&record, arrival_ns);
         if let Body::Status(status) = &record.body {
-            self.note_dropped(node, status)?;
+            self.note_dropped(node, status, arrival_ns)?;
         }
         let (wall_ns, _) = record.body.measured_at(&record);
         if is_plausible(wall_ns, arrival_ns) {
@@ -408,15 +433,29 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Notes records that the node dropped: they will not arrive.
-    fn note_dropped(&mut self, node: NodeId, status: &Status) -> Result<(), HubError> {
+    /// Notes records that the node dropped: they will not arrive. What is beyond a limit stays missing.
+    fn note_dropped(
+        &mut self,
+        node: NodeId,
+        status: &Status,
+        arrival_ns: i64,
+    ) -> Result<(), HubError> {
         for dropped in &status.dropped_since {
-            let state = self.state(Source { node, incarnation: dropped.incarnation })?;
+            let source = Source { node, incarnation: dropped.incarnation };
+            let first = dropped.sequences.ranges().next().map(|range| *range.start());
+            let Some(first) = first else { continue };
+            if !self.state(source)?.is_known() && !self.has_room_for(source, first, arrival_ns)? {
+                continue;
+            }
+            let state = self.state(source)?;
             // Samples stay on the node, so their numbers would be gaps forever.
-            if dropped.level == Level::Samples.name() {
-                state.receipts.merge(&dropped.sequences);
+            let noted = if dropped.level == Level::Samples.name() {
+                &mut state.receipts
             } else {
-                state.dropped.merge(&dropped.sequences);
+                &mut state.dropped
+            };
+            if noted.range_count() + dropped.sequences.range_count() <= MAX_RANGES {
+                noted.merge(&dropped.sequences);
             }
         }
         Ok(())

@@ -114,6 +114,9 @@ pub struct Counts {
     pub bad: u64,
     /// Samples that were not requested: neither stored nor receipted.
     pub unrequested: u64,
+    /// Neither stored nor receipted now, because the node has too many incarnations or gaps. The node
+    /// delivers them again. Not counted in the database.
+    pub deferred: u64,
 }
 
 impl Counts {
@@ -124,6 +127,7 @@ impl Counts {
         self.expired += other.expired;
         self.bad += other.bad;
         self.unrequested += other.unrequested;
+        self.deferred += other.deferred;
     }
 }
 
@@ -191,6 +195,10 @@ pub trait HubTransaction {
     /// Returns the states of incarnations, and locks them until the end of the transaction. An unknown
     /// incarnation has the default state.
     fn incarnations(&mut self, sources: &[Source]) -> Result<Vec<IncarnationState>, HubError>;
+
+    /// Counts a new incarnation of a node on a day, which is in days since 1970, unless `limit` were
+    /// counted on that day. Returns whether it is counted.
+    fn admit_incarnation(&mut self, node: NodeId, day: i64, limit: u64) -> Result<bool, HubError>;
 
     /// Stores the states of incarnations.
     fn set_incarnations(&mut self, states: &[(Source, IncarnationState)]) -> Result<(), HubError>;

@@ -156,6 +156,7 @@ impl HubTransaction for SqliteTransaction<'_> {
                     expired: count(5)?,
                     bad: count(6)?,
                     unrequested: count(7)?,
+                    deferred: 0,
                 },
                 undated: count(8)?,
             })
@@ -164,7 +165,7 @@ impl HubTransaction for SqliteTransaction<'_> {
     }
 
     fn count(&mut self, node: NodeId, counts: &Counts, arrival_ns: i64) -> Result<(), HubError> {
-        let Counts { stored, duplicates, expired, bad, unrequested } = *counts;
+        let Counts { stored, duplicates, expired, bad, unrequested, deferred: _ } = *counts;
         let mut update = self.db.prepare_cached(
             "UPDATE nodes SET stored = stored + ?2, duplicates = duplicates + ?3,
              expired = expired + ?4, bad = bad + ?5, unrequested = unrequested + ?6,
@@ -249,6 +250,15 @@ impl HubTransaction for SqliteTransaction<'_> {
             states.push(found.optional()?.unwrap_or_default());
         }
         Ok(states)
+    }
+
+    fn admit_incarnation(&mut self, node: NodeId, day: i64, limit: u64) -> Result<bool, HubError> {
+        let mut update = self.db.prepare_cached(
+            "UPDATE nodes SET incarnation_day = ?2,
+             day_incarnations = 1 + iif(incarnation_day = ?2, day_incarnations, 0)
+             WHERE id = ?1 AND iif(incarnation_day = ?2, day_incarnations, 0) < ?3",
+        )?;
+        Ok(update.execute(params![node.0, day, limit as i64])? > 0)
     }
 
     fn set_incarnations(&mut self, states: &[(Source, IncarnationState)]) -> Result<(), HubError> {

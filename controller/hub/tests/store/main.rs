@@ -32,6 +32,7 @@ suite!(
     duplicate_is_receipted_and_not_doubled,
     expired_record_is_receipted_and_counted,
     failed_transaction_changes_nothing,
+    flood_of_incarnations_is_bounded,
     flood_of_small_bad_records_is_bounded,
     flood_of_streams_and_bad_bytes_is_bounded,
     forged_node_name_is_kept_raw_without_a_receipt,

@@ -424,6 +424,37 @@ pub(crate) fn flood_of_small_bad_records_is_bounded(create: Create<'_>) {
     assert_eq!(store.begin_to_read().unwrap().bad(Some(of), 1_000).unwrap().len(), 100);
 }
 
+pub(crate) fn flood_of_incarnations_is_bounded(create: Create<'_>) {
+    let mut store = create();
+    let records: Vec<_> = (1..=1_100)
+        .map(|incarnation| {
+            Agent::new("a", incarnation, 1, NOW - HOUR).rollup(Level::FiveMinutes, &[1])
+        })
+        .collect();
+    let committed = deliver(&mut *store, &name("a"), &message(&records)).unwrap();
+    let counts = committed.counts[&name("a")];
+    assert_eq!((counts.stored, counts.deferred, committed.receipts.len()), (1_000, 100, 1_000));
+    // A status cannot name more, either.
+    let dropped = DroppedRecords {
+        incarnation: Incarnation(5_000),
+        level: Level::TenSeconds.name().to_owned(),
+        sequences: "1-9".parse().unwrap(),
+    };
+    let mut known = Agent::new("a", 1, 1, NOW - HOUR);
+    known.rollup(Level::FiveMinutes, &[1]);
+    let status = Status { dropped_since: vec![dropped], ..Status::default() };
+    let status = known.status_with(status);
+    deliver(&mut *store, &name("a"), &message([&status])).unwrap();
+    let mut transaction = store.begin_to_read().unwrap();
+    let node = transaction.nodes().unwrap().remove(0).id;
+    assert_eq!(transaction.incarnations_of(node).unwrap().len(), 1_000);
+    drop(transaction);
+    // The others arrive on the next day.
+    let committed = deliver_at(&mut *store, &name("a"), &message(&records), NOW + DAY).unwrap();
+    let counts = committed.counts[&name("a")];
+    assert_eq!((counts.stored, counts.duplicates, counts.deferred), (100, 1_000, 0));
+}
+
 pub(crate) fn two_machines_of_one_name_are_both_kept(create: Create<'_>) {
     let mut store = create();
     let mut first = Agent::new("a", 1, 1, NOW - 2 * HOUR);

@@ -365,6 +365,13 @@ impl<'a> News<'a> {
         for reason in round.bad.iter().take(MAX_REASONS) {
             say(&format!("dwell: {}: bad record, kept raw: {reason}", self.node));
         }
+        if round.counts.deferred > 0 {
+            let (node, count) = (self.node, round.counts.deferred);
+            say(&format!(
+                "dwell: {node}: {count} records wait for later: its agent starts too often, or too many \
+                 records are missing"
+            ));
+        }
         let more = round.counts.bad.saturating_sub(MAX_REASONS as u64);
         if more > 0 {
             say(&format!("dwell: {}: {more} more bad records", self.node));

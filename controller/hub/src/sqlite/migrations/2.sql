@@ -13,3 +13,7 @@ ALTER TABLE nodes ADD COLUMN bad_bytes INTEGER NOT NULL DEFAULT 0;
 
 UPDATE nodes SET bad_bytes =
     (SELECT coalesce(sum(max(length(raw), 256)), 0) FROM bad_records WHERE node_id = nodes.id);
+
+-- Incarnations that began to arrive on a day, which is in days since 1970.
+ALTER TABLE nodes ADD COLUMN incarnation_day INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE nodes ADD COLUMN day_incarnations INTEGER NOT NULL DEFAULT 0;
