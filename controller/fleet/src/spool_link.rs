@@ -18,7 +18,7 @@ use crate::deployment::Deployment;
 use crate::node_process::NodeProcess;
 use crate::{Device, FleetError, NodeBinaries};
 
-/// Time for an answer. A slow flash memory needs seconds for a synchronous write.
+/// Time for an answer, or for the next piece of records before it. A slow flash memory needs seconds for a synchronous write.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time without a request after which the node program ends.
@@ -134,6 +134,10 @@ impl SpoolLink {
                 Ok(Some(Frame::Data(job, piece))) if job.0 == id => {
                     if records.len() + piece.len() > MAX_MESSAGE_LEN {
                         return Err(self.refusal("it sent too many records at once".to_owned()));
+                    }
+                    // A slow link needs more time for all records than for one piece.
+                    if !piece.is_empty() {
+                        self.process.limit(ANSWER_TIMEOUT);
                     }
                     records.extend_from_slice(&piece);
                 }
