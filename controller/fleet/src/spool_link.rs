@@ -27,6 +27,13 @@ const SILENCE_TIMEOUT: &str = "150s";
 /// Maximum time between two requests.
 pub const MAX_REQUEST_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Maximum length of the receipts in one request in bytes; a message has at most 1 MiB. One incarnation
+/// may have more.
+const MAX_RECEIPTS_LEN: usize = 900_000;
+
+/// Length of the rest of an incarnation's receipts in a request: its number and the punctuation.
+const RECEIPTS_HEAD_LEN: usize = 24;
+
 /// Records of one level from a position on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolRecords {
@@ -102,7 +109,10 @@ impl SpoolLink {
         &mut self,
         receipts: BTreeMap<Incarnation, RangeSet>,
     ) -> Result<(), FleetError> {
-        self.request_done(SpoolRequest::Receipts { receipts })
+        for receipts in parts(receipts) {
+            self.request_done(SpoolRequest::Receipts { receipts })?;
+        }
+        Ok(())
     }
 
     /// Leaves a schedule.
@@ -125,8 +135,12 @@ impl SpoolLink {
         self.id = self.id.wrapping_add(1);
         let id = self.id;
         let request = Request::Spool { id, dir: None, what };
-        // A connection that ended shows in the answer.
-        let _ = write_message(&mut self.process.input, &request);
+        // A connection that ended shows in the answer. A request that is too long was not sent.
+        if let Err(error) = write_message(&mut self.process.input, &request)
+            && error.kind() == io::ErrorKind::InvalidInput
+        {
+            return Err(self.refusal(format!("cannot send a request: {error}")));
+        }
         self.process.limit(ANSWER_TIMEOUT);
         let mut records = Vec::new();
         loop {
@@ -172,5 +186,50 @@ impl SpoolLink {
         let said = self.process.errors.at_end();
         let details = if said.is_empty() { String::new() } else { format!(": {said}") };
         self.refusal(format!("{reason}{details}"))
+    }
+}
+
+/// Divides receipts into those of several requests.
+fn parts(receipts: BTreeMap<Incarnation, RangeSet>) -> Vec<BTreeMap<Incarnation, RangeSet>> {
+    let mut parts = Vec::new();
+    let mut part = BTreeMap::new();
+    let mut part_len = 0;
+    for (incarnation, sequences) in receipts {
+        let len = RECEIPTS_HEAD_LEN + sequences.to_string().len();
+        if part_len + len > MAX_RECEIPTS_LEN && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            part_len = 0;
+        }
+        part.insert(incarnation, sequences);
+        part_len += len;
+    }
+    parts.extend((!part.is_empty()).then_some(part));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_protocol::MAX_PAYLOAD_LEN;
+
+    use super::*;
+
+    #[test]
+    fn receipts_are_divided_into_requests_that_fit() {
+        let of = |incarnation: u64, ranges: u64| {
+            (Incarnation(incarnation), (1..=ranges).map(|n| (1 << 60) + 2 * n).collect())
+        };
+        let receipts: BTreeMap<Incarnation, RangeSet> =
+            [of(1, 20_000), of(2, 20_000), of(3, 20_000), of(4, 1), of(5, 1)].into();
+        let parts = parts(receipts.clone());
+        assert_eq!(parts.len(), 2, "two of 400 kB fit into one request");
+        for receipts in parts.clone() {
+            let what = SpoolRequest::Receipts { receipts };
+            let request = Request::Spool { id: u32::MAX, dir: None, what };
+            let mut message = Vec::new();
+            write_message(&mut message, &request).unwrap();
+            assert!(message.len() <= MAX_PAYLOAD_LEN);
+        }
+        assert_eq!(parts.into_iter().flatten().collect::<BTreeMap<_, _>>(), receipts);
+        assert_eq!(super::parts(BTreeMap::new()), []);
     }
 }
