@@ -133,6 +133,9 @@ pub fn expire(
     let mut horizons = transaction.horizons()?;
     horizons.raise_all(retention, now_ns);
     let dropped = transaction.drop_expired(&horizons)?;
+    // The whole last partition of rows of a day has expired.
+    let last_day = Resolution::Day.partition(horizons.of(Resolution::Day));
+    transaction.remove_streams(last_day.start_ns)?;
     let statuses = horizons.of(Resolution::FiveMinutes);
     transaction.remove_old(statuses, now_ns.saturating_sub(DATING_NS), statuses)?;
     transaction.commit()?;
@@ -329,9 +332,15 @@ impl<'a> Batch<'a> {
         }
         self.transaction.set_undated(&self.undated)?;
         self.date_records()?;
+        let mut last: BTreeMap<StreamId, i64> = BTreeMap::new();
         for (partition, rows) in &self.rows {
             self.transaction.add_rows(*partition, rows)?;
+            for row in rows {
+                let last_ns = last.entry(row.stream).or_insert(row.start_ns);
+                *last_ns = row.start_ns.max(*last_ns);
+            }
         }
+        self.transaction.note_streams(&last.into_iter().collect::<Vec<_>>())?;
         self.transaction.add_statuses(&self.statuses)?;
         self.recompute()?;
         let states = std::mem::take(&mut self.states).into_iter();

@@ -189,6 +189,12 @@ pub trait HubTransaction {
         limit: u64,
     ) -> Result<Vec<Option<StreamId>>, HubError>;
 
+    /// Notes the starts of rows of streams, in nanoseconds since 1970. The last one counts.
+    fn note_streams(&mut self, last: &[(StreamId, i64)]) -> Result<(), HubError>;
+
+    /// Removes streams whose last row starts before this time.
+    fn remove_streams(&mut self, before_ns: i64) -> Result<(), HubError>;
+
     /// Returns the streams of a sender, or of all senders.
     fn streams(&mut self, sender: Option<&Name>) -> Result<Vec<SentStream>, HubError>;
 

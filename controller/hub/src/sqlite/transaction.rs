@@ -220,6 +220,21 @@ impl HubTransaction for SqliteTransaction<'_> {
         Ok(numbers)
     }
 
+    fn note_streams(&mut self, last: &[(StreamId, i64)]) -> Result<(), HubError> {
+        let mut update = self
+            .db
+            .prepare_cached("UPDATE streams SET last_ns = ?2 WHERE id = ?1 AND last_ns < ?2")?;
+        for (stream, last_ns) in last {
+            update.execute(params![stream.0, last_ns])?;
+        }
+        Ok(())
+    }
+
+    fn remove_streams(&mut self, before_ns: i64) -> Result<(), HubError> {
+        self.db.execute("DELETE FROM streams WHERE last_ns < ?1", [before_ns])?;
+        Ok(())
+    }
+
     fn streams(&mut self, sender: Option<&Name>) -> Result<Vec<SentStream>, HubError> {
         let mut select = self.db.prepare_cached(
             "SELECT streams.id, name, reflector, protocol, entry

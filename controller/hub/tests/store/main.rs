@@ -44,6 +44,7 @@ suite!(
     schedule_versions_are_kept,
     start_just_before_a_boundary_belongs_to_the_interval,
     stepped_clock_keeps_its_own_times,
+    stream_without_rows_is_removed,
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,
     unrequested_samples_have_no_receipt,

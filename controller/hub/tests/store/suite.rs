@@ -346,6 +346,28 @@ pub(crate) fn wrong_clock_of_the_hub_changes_nothing(create: Create<'_>) {
     assert_eq!(committed.counts[&agent.node].stored, 1);
 }
 
+pub(crate) fn stream_without_rows_is_removed(create: Create<'_>) {
+    let mut store = create();
+    let retention = Retention::default();
+    let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
+    let old = agent.rollup_to("old", Level::FiveMinutes, &[1]);
+    deliver(&mut *store, &agent.node, &message([&old])).unwrap();
+    let reflectors = |store: &mut dyn HubStore| {
+        let streams = store.begin_to_read().unwrap().streams(None).unwrap();
+        streams.iter().map(|sent| sent.stream.reflector.to_string()).collect::<Vec<_>>()
+    };
+    // Rows of a day are kept for 3,660 days and whole partitions of 360.
+    for (days, expected) in [(3_600, vec!["new", "old"]), (4_100, vec!["new"])] {
+        let at = NOW + days * DAY;
+        accept_clock(&mut *store, at).unwrap();
+        let mut agent = Agent::new("a", days as u64, 2, at - HOUR);
+        let new = agent.rollup_to("new", Level::FiveMinutes, &[1]);
+        deliver_at(&mut *store, &agent.node, &message([&new]), at).unwrap();
+        expire(&mut *store, &retention, at).unwrap();
+        assert_eq!(reflectors(&mut *store), expected, "{days}");
+    }
+}
+
 pub(crate) fn failed_transaction_changes_nothing(create: Create<'_>) {
     let mut store = create();
     let mut agent = Agent::new("a", 1, 1, NOW - HOUR);

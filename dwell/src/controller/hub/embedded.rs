@@ -39,6 +39,9 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 /// Longest interval of collection: a schedule takes effect within 60 s.
 const MAX_INTERVAL: Duration = Duration::from_secs(50);
 
+/// Time between checks whether two agents of a node run at once, which read all its incarnations.
+const SIMULTANEOUS_INTERVAL: Duration = Duration::from_secs(600);
+
 /// Maximum number of reasons of bad records that are printed per round.
 const MAX_REASONS: usize = 3;
 
@@ -303,7 +306,7 @@ fn collect_over(
         match collector.round(&mut spool, &shared.store, now_ns) {
             Ok(round) => {
                 news.collected(&round);
-                if round.counts.stored > 0 {
+                if round.counts.stored > 0 && news.is_check_due() {
                     news.simultaneous(simultaneous(shared, node));
                 }
             }
@@ -332,11 +335,13 @@ struct News<'a> {
     /// The last state.
     state: String,
     simultaneous: Option<SimultaneousAgents>,
+    /// Time of the last check for simultaneous agents.
+    checked: Option<Instant>,
 }
 
 impl<'a> News<'a> {
     fn new(node: &'a Name) -> Self {
-        Self { node, state: String::new(), simultaneous: None }
+        Self { node, state: String::new(), simultaneous: None, checked: None }
     }
 
     fn state(&mut self, state: String) {
@@ -376,6 +381,15 @@ impl<'a> News<'a> {
         if more > 0 {
             say(&format!("dwell: {}: {more} more bad records", self.node));
         }
+    }
+
+    /// Whether simultaneous agents are to be looked for; counts as such a check.
+    fn is_check_due(&mut self) -> bool {
+        let is_due = self.checked.is_none_or(|at| at.elapsed() >= SIMULTANEOUS_INTERVAL);
+        if is_due {
+            self.checked = Some(Instant::now());
+        }
+        is_due
     }
 
     fn simultaneous(&mut self, found: Option<SimultaneousAgents>) {

@@ -17,3 +17,8 @@ UPDATE nodes SET bad_bytes =
 -- Incarnations that began to arrive on a day, which is in days since 1970.
 ALTER TABLE nodes ADD COLUMN incarnation_day INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE nodes ADD COLUMN day_incarnations INTEGER NOT NULL DEFAULT 0;
+
+-- Start of the last row of a stream; a stream without rows is removed.
+ALTER TABLE streams ADD COLUMN last_ns INTEGER NOT NULL DEFAULT 0;
+
+UPDATE streams SET last_ns = coalesce((SELECT now_ns FROM clock), 0);
