@@ -8,11 +8,12 @@ use dwell_rollup::{
 };
 
 use crate::clock::check_clock;
-use crate::dating::{ClockPairing, date, is_plausible};
+use crate::dating::{BootClock, ClockPairing, is_plausible};
 use crate::error::HubError;
 use crate::incarnation::{IncarnationState, MAX_RANGES, Source};
 use crate::period::{DAY_NS, Horizons, Partition, Resolution, Retention};
 use crate::row::{NodeId, RecordKey, Row, StreamId};
+use crate::spans::{TimeSpan, join};
 use crate::store::{
     Counts, HubStore, HubTransaction, Span, StoredBadRecord, StoredStatus, UndatedRecord,
 };
@@ -30,6 +31,15 @@ const MAX_BAD_BYTES: u64 = 16 << 20;
 /// Maximum number of parts of one message that are kept although they have no identity: noise, or
 /// records of other nodes.
 const MAX_UNIDENTIFIED: usize = 100;
+
+/// Maximum number of bytes of records of a node that wait for a time, or may get another one.
+const MAX_UNDATED_BYTES: u64 = 64 << 20;
+
+/// Maximum number of bytes beyond which a record keeps its own plausible time for good.
+const MAX_CORRECTABLE_BYTES: u64 = 16 << 20;
+
+/// Number of undated records that are read at once.
+const UNDATED_BATCH: usize = 200;
 
 /// Time after which a dated record and the pairings that date it are no longer needed: none that is
 /// older arrives.
@@ -142,6 +152,20 @@ pub fn expire(
     Ok(dropped)
 }
 
+fn has_plausible_time(record: &Record, arrival_ns: i64) -> bool {
+    let (wall_ns, _) = record.body.measured_at(record);
+    is_plausible(wall_ns, arrival_ns)
+}
+
+/// Whether CLOCK_REALTIME of the node was synchronised when the record was written.
+fn is_synchronised(body: &Body) -> bool {
+    match body {
+        Body::Rollup(rollup) => rollup.clock.is_synchronised,
+        Body::Status(status) => status.clock_synchronised,
+        Body::Samples(_) => false,
+    }
+}
+
 /// Start of the hour of a row of 5 min.
 const fn hour_of(start_ns: i64) -> i64 {
     Resolution::Hour.floor(Resolution::FiveMinutes.middle(start_ns))
@@ -158,6 +182,14 @@ struct Arrived {
     is_held: bool,
 }
 
+/// What one batch adds to a boot.
+#[derive(Default)]
+struct BootChanges {
+    pairings: Vec<ClockPairing>,
+    /// Measured times of undated records on CLOCK_BOOTTIME.
+    measured_ns: Vec<i64>,
+}
+
 /// The changes of one transaction.
 struct Batch<'a> {
     transaction: &'a mut dyn HubTransaction,
@@ -171,7 +203,7 @@ struct Batch<'a> {
     statuses: Vec<StoredStatus>,
     undated: Vec<UndatedRecord>,
     /// Boots whose undated records may get another time.
-    boots: BTreeSet<(NodeId, BootId)>,
+    boots: BTreeMap<(NodeId, BootId), BootChanges>,
     /// Hours of streams whose rows of 5 min changed.
     changed_hours: BTreeSet<(StreamId, i64)>,
     committed: Committed,
@@ -192,7 +224,7 @@ impl<'a> Batch<'a> {
             rows: BTreeMap::new(),
             statuses: Vec::new(),
             undated: Vec::new(),
-            boots: BTreeSet::new(),
+            boots: BTreeMap::new(),
             changed_hours: BTreeSet::new(),
             committed: Committed::default(),
             last_arrivals: BTreeMap::new(),
@@ -420,26 +452,68 @@ impl<'a> Batch<'a> {
             self.counts(&name).deferred += 1;
             return Ok(());
         }
+        let Some(is_undated) = self.is_undated(node, &record, arrival_ns, raw.len())? else {
+            self.counts(&name).deferred += 1;
+            return Ok(());
+        };
         let state = self.state(source)?;
         state.receipts.insert(key.sequence);
         state.note(&record, arrival_ns);
         if let Body::Status(status) = &record.body {
             self.note_dropped(node, status, arrival_ns)?;
         }
-        let (wall_ns, _) = record.body.measured_at(&record);
-        if is_plausible(wall_ns, arrival_ns) {
-            if matches!(record.body, Body::Status(_)) {
-                self.add_pairing(node, &record, arrival_ns)?;
-            }
+        if has_plausible_time(&record, arrival_ns)
+            && let Body::Status(status) = &record.body
+        {
+            self.add_pairing(node, &record, status.clock_synchronised, arrival_ns)?;
+        }
+        if !is_undated {
+            let (wall_ns, _) = record.body.measured_at(&record);
             return self.place(node, &name, key, arrival_ns, record.body, wall_ns);
         }
         self.counts(&name).stored += 1;
+        let (wall_ns, measured_boot_ns) = record.body.measured_at(&record);
+        let own_ns = is_plausible(wall_ns, arrival_ns).then_some(wall_ns);
         let boot_id = record.boot_id;
-        self.undated.push(UndatedRecord { node, key, boot_id, arrival_ns, dated_ns: None, raw });
+        self.undated.push(UndatedRecord {
+            node,
+            key,
+            boot_id,
+            arrival_ns,
+            measured_boot_ns,
+            own_ns,
+            dated_ns: None,
+            raw,
+        });
         if boot_id.is_known() {
-            self.boots.insert((node, boot_id));
+            self.boots.entry((node, boot_id)).or_default().measured_ns.push(measured_boot_ns);
         }
         Ok(())
+    }
+
+    /// Whether a record waits for a time, or may get another one; `None` if there is no room for one
+    /// that waits.
+    fn is_undated(
+        &mut self,
+        node: NodeId,
+        record: &Record,
+        arrival_ns: i64,
+        len: usize,
+    ) -> Result<Option<bool>, HubError> {
+        let limit = if has_plausible_time(record, arrival_ns) {
+            if is_synchronised(&record.body) || !record.boot_id.is_known() {
+                return Ok(Some(false));
+            }
+            MAX_CORRECTABLE_BYTES
+        } else {
+            MAX_UNDATED_BYTES
+        };
+        let is_admitted = self.transaction.admit_undated(node, len as u64, limit)?;
+        Ok(if is_admitted {
+            Some(true)
+        } else {
+            has_plausible_time(record, arrival_ns).then_some(false)
+        })
     }
 
     /// Notes records that the node dropped: they will not arrive. What is beyond a limit stays missing.
@@ -474,12 +548,14 @@ impl<'a> Batch<'a> {
         &mut self,
         node: NodeId,
         record: &Record,
+        is_synchronised: bool,
         arrival_ns: i64,
     ) -> Result<(), HubError> {
         if record.boot_id.is_known() {
-            let pairing = ClockPairing { boot_ns: record.boot_ns, wall_ns: record.wall_ns };
+            let (boot_ns, wall_ns) = (record.boot_ns, record.wall_ns);
+            let pairing = ClockPairing { boot_ns, wall_ns, is_synchronised };
             self.transaction.add_pairings(&[(node, record.boot_id, pairing)], arrival_ns)?;
-            self.boots.insert((node, record.boot_id));
+            self.boots.entry((node, record.boot_id)).or_default().pairings.push(pairing);
         }
         Ok(())
     }
@@ -546,29 +622,49 @@ impl<'a> Batch<'a> {
         true
     }
 
-    /// Dates records of the boots of this batch by the nearest clock pairing.
+    /// Dates the undated records of this batch, and those that a clock pairing of this batch may date.
     fn date_records(&mut self) -> Result<(), HubError> {
-        for (node, boot) in std::mem::take(&mut self.boots) {
-            let pairings = self.transaction.pairings(node, boot)?;
-            if pairings.is_empty() {
-                continue;
+        for ((node, boot), changes) in std::mem::take(&mut self.boots) {
+            let clock = BootClock::new(self.transaction.pairings(node, boot)?);
+            let instants = changes.measured_ns.iter().map(|at| (*at, at.saturating_add(1)));
+            let reached = changes.pairings.iter().map(|pairing| clock.reach(pairing));
+            for span in join(instants.chain(reached).collect()) {
+                self.date_span((node, boot), span, &clock)?;
             }
-            let mut changed = Vec::new();
-            for undated in self.transaction.undated(node, boot)? {
-                // The bytes were decoded at their arrival.
-                let Ok(record) = (self.rules.decode)(&undated.raw) else { continue };
-                let (_, boot_ns) = record.body.measured_at(&record);
-                let dated = date(boot_ns, &pairings);
-                let dated = dated.filter(|wall_ns| is_plausible(*wall_ns, undated.arrival_ns));
-                if dated == undated.dated_ns {
-                    continue;
-                }
-                changed.push(UndatedRecord { dated_ns: dated, ..undated.clone() });
-                self.move_record(&undated, record, dated)?;
-            }
-            self.transaction.set_undated(&changed)?;
         }
         Ok(())
+    }
+
+    /// Dates the undated records that were measured in a span of CLOCK_BOOTTIME.
+    fn date_span(
+        &mut self,
+        of: (NodeId, BootId),
+        (from_ns, to_ns): TimeSpan,
+        clock: &BootClock,
+    ) -> Result<(), HubError> {
+        let mut after = None;
+        loop {
+            let limit = UNDATED_BATCH as u64;
+            let page = self.transaction.undated(of, from_ns, to_ns, after, limit)?;
+            let is_last = page.len() < UNDATED_BATCH;
+            let mut changed = Vec::new();
+            for undated in page {
+                after = Some((undated.measured_boot_ns, undated.key));
+                let UndatedRecord { measured_boot_ns, own_ns, arrival_ns, .. } = undated;
+                let dated_ns = clock.date(measured_boot_ns, own_ns, arrival_ns);
+                if dated_ns == undated.dated_ns {
+                    continue;
+                }
+                // The bytes were decoded at their arrival.
+                let Ok(record) = (self.rules.decode)(&undated.raw) else { continue };
+                self.move_record(&undated, record, dated_ns)?;
+                changed.push(UndatedRecord { dated_ns, ..undated });
+            }
+            self.transaction.set_undated(&changed)?;
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
     /// Moves a record from its earlier time, if it was dated, to another one.

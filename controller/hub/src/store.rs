@@ -50,7 +50,7 @@ pub struct Span {
     pub to_ns: i64,
 }
 
-/// A record without a plausible time.
+/// A record without a plausible time, or with that of a clock that was not synchronised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndatedRecord {
     /// The node.
@@ -61,7 +61,11 @@ pub struct UndatedRecord {
     pub boot_id: BootId,
     /// Arrival in nanoseconds since 1970.
     pub arrival_ns: i64,
-    /// Time by a clock pairing of the same boot.
+    /// Measured time on CLOCK_BOOTTIME in nanoseconds.
+    pub measured_boot_ns: i64,
+    /// The record's own measured time in nanoseconds since 1970; `None` if it is implausible.
+    pub own_ns: Option<i64>,
+    /// Time by which it is stored: by a clock pairing of the same boot, or its own.
     pub dated_ns: Option<i64>,
     /// The encoding.
     pub raw: Vec<u8>,
@@ -242,7 +246,7 @@ pub trait HubTransaction {
     /// Stores horizons, and drops the partitions before them. Returns the dropped partitions.
     fn drop_expired(&mut self, horizons: &Horizons) -> Result<Vec<Partition>, HubError>;
 
-    /// Adds clock pairings of a boot. Pairings that are there stay.
+    /// Adds clock pairings of a boot. One that is there stays, synchronised if either is.
     fn add_pairings(
         &mut self,
         pairings: &[(NodeId, BootId, ClockPairing)],
@@ -252,11 +256,23 @@ pub trait HubTransaction {
     /// Returns the clock pairings of a boot.
     fn pairings(&mut self, node: NodeId, boot: BootId) -> Result<Vec<ClockPairing>, HubError>;
 
-    /// Adds records without a plausible time, or changes the time by which they are dated.
+    /// Counts bytes of new undated records of a node, unless it would have more than `limit` bytes.
+    /// Returns whether they are counted.
+    fn admit_undated(&mut self, node: NodeId, bytes: u64, limit: u64) -> Result<bool, HubError>;
+
+    /// Adds undated records that are admitted, or changes the time by which they are dated.
     fn set_undated(&mut self, records: &[UndatedRecord]) -> Result<(), HubError>;
 
-    /// Returns the records of a boot that have no plausible time of their own, dated or not.
-    fn undated(&mut self, node: NodeId, boot: BootId) -> Result<Vec<UndatedRecord>, HubError>;
+    /// Returns at most `limit` undated records of a boot, dated or not, that were measured in
+    /// [from, to) on CLOCK_BOOTTIME, in ascending order of that time and their key, behind `after`.
+    fn undated(
+        &mut self,
+        of: (NodeId, BootId),
+        from_ns: i64,
+        to_ns: i64,
+        after: Option<(i64, RecordKey)>,
+        limit: u64,
+    ) -> Result<Vec<UndatedRecord>, HubError>;
 
     /// Adds statuses. A status that is there stays.
     fn add_statuses(&mut self, statuses: &[StoredStatus]) -> Result<(), HubError>;

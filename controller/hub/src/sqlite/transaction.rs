@@ -357,8 +357,9 @@ impl HubTransaction for SqliteTransaction<'_> {
         arrival_ns: i64,
     ) -> Result<(), HubError> {
         let mut insert = self.db.prepare_cached(
-            "INSERT OR IGNORE INTO pairings (node_id, boot_id, boot_ns, wall_ns, arrival_ns)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO pairings (node_id, boot_id, boot_ns, wall_ns, arrival_ns, is_synchronised)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE
+             SET is_synchronised = max(is_synchronised, excluded.is_synchronised)",
         )?;
         for (node, boot, pairing) in pairings {
             insert.execute(params![
@@ -366,7 +367,8 @@ impl HubTransaction for SqliteTransaction<'_> {
                 boot.0,
                 pairing.boot_ns,
                 pairing.wall_ns,
-                arrival_ns
+                arrival_ns,
+                pairing.is_synchronised,
             ])?;
         }
         Ok(())
@@ -374,19 +376,33 @@ impl HubTransaction for SqliteTransaction<'_> {
 
     fn pairings(&mut self, node: NodeId, boot: BootId) -> Result<Vec<ClockPairing>, HubError> {
         let mut select = self.db.prepare_cached(
-            "SELECT boot_ns, wall_ns FROM pairings WHERE node_id = ?1 AND boot_id = ?2",
+            "SELECT boot_ns, wall_ns, is_synchronised FROM pairings
+             WHERE node_id = ?1 AND boot_id = ?2",
         )?;
         let pairings = select.query_map(params![node.0, boot.0], |row| {
-            Ok(ClockPairing { boot_ns: row.get(0)?, wall_ns: row.get(1)? })
+            Ok(ClockPairing {
+                boot_ns: row.get(0)?,
+                wall_ns: row.get(1)?,
+                is_synchronised: row.get(2)?,
+            })
         })?;
         Ok(pairings.collect::<Result<_, _>>()?)
+    }
+
+    fn admit_undated(&mut self, node: NodeId, bytes: u64, limit: u64) -> Result<bool, HubError> {
+        let mut update = self.db.prepare_cached(
+            "UPDATE nodes SET undated_bytes = undated_bytes + ?2
+             WHERE id = ?1 AND undated_bytes + ?2 <= ?3",
+        )?;
+        Ok(update.execute(params![node.0, bytes as i64, limit as i64])? > 0)
     }
 
     fn set_undated(&mut self, records: &[UndatedRecord]) -> Result<(), HubError> {
         let mut insert = self.db.prepare_cached(
             "INSERT OR REPLACE INTO undated
-             (node_id, incarnation, sequence, boot_id, arrival_ns, dated_ns, record)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+             (node_id, incarnation, sequence, boot_id, arrival_ns, measured_boot_ns, own_ns, dated_ns,
+             record)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?;
         for record in records {
             insert.execute(params![
@@ -395,6 +411,8 @@ impl HubTransaction for SqliteTransaction<'_> {
                 record.key.sequence as i64,
                 record.boot_id.0,
                 record.arrival_ns,
+                record.measured_boot_ns,
+                record.own_ns,
                 record.dated_ns,
                 record.raw,
             ])?;
@@ -402,19 +420,37 @@ impl HubTransaction for SqliteTransaction<'_> {
         Ok(())
     }
 
-    fn undated(&mut self, node: NodeId, boot: BootId) -> Result<Vec<UndatedRecord>, HubError> {
+    fn undated(
+        &mut self,
+        (node, boot): (NodeId, BootId),
+        from_ns: i64,
+        to_ns: i64,
+        after: Option<(i64, RecordKey)>,
+        limit: u64,
+    ) -> Result<Vec<UndatedRecord>, HubError> {
         let mut select = self.db.prepare_cached(
-            "SELECT incarnation, sequence, boot_id, arrival_ns, dated_ns, record FROM undated
-             WHERE node_id = ?1 AND boot_id = ?2",
+            "SELECT incarnation, sequence, boot_id, arrival_ns, measured_boot_ns, own_ns, dated_ns,
+             record FROM undated
+             WHERE node_id = ?1 AND boot_id = ?2 AND measured_boot_ns >= ?3 AND measured_boot_ns < ?4
+             AND (measured_boot_ns, incarnation, sequence) > (?5, ?6, ?7)
+             ORDER BY measured_boot_ns, incarnation, sequence LIMIT ?8",
         )?;
-        let records = select.query_map(params![node.0, boot.0], |row| {
+        // No record has sequence number 0.
+        let (from_ns, incarnation, sequence) = after.map_or((from_ns, i64::MIN, 0), |(at, key)| {
+            (at, key.incarnation.0 as i64, key.sequence as i64)
+        });
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let of = (node.0, boot.0, from_ns, to_ns, from_ns, incarnation, sequence, limit);
+        let records = select.query_map(of, |row| {
             Ok(UndatedRecord {
                 node,
                 key: key(row, 0)?,
                 boot_id: boot_id(row, 2)?,
                 arrival_ns: row.get(3)?,
-                dated_ns: row.get(4)?,
-                raw: row.get(5)?,
+                measured_boot_ns: row.get(4)?,
+                own_ns: row.get(5)?,
+                dated_ns: row.get(6)?,
+                raw: row.get(7)?,
             })
         })?;
         Ok(records.collect::<Result<_, _>>()?)
@@ -543,11 +579,18 @@ impl HubTransaction for SqliteTransaction<'_> {
     ) -> Result<(), HubError> {
         self.db.execute("DELETE FROM statuses WHERE wall_ns < ?1", [statuses_before_ns])?;
         self.db.execute("DELETE FROM pairings WHERE arrival_ns < ?1", [dated_before_ns])?;
-        self.db.execute(
+        let removed = self.db.execute(
             "DELETE FROM undated
              WHERE arrival_ns < iif(dated_ns IS NULL, ?2, max(?1, ?2))",
             params![dated_before_ns, undated_before_ns],
         )?;
+        if removed > 0 {
+            self.db.execute(
+                "UPDATE nodes SET undated_bytes = (SELECT coalesce(sum(length(record)), 0)
+                 FROM undated WHERE node_id = nodes.id)",
+                [],
+            )?;
+        }
         let removed = self
             .db
             .execute("DELETE FROM bad_records WHERE last_arrival_ns < ?1", [undated_before_ns])?;

@@ -51,7 +51,9 @@ pub(crate) fn state(store: &mut dyn HubStore) -> State {
             state.insert(key, format!("{:?}", status.status));
         }
         for boot in 0..=u8::MAX {
-            for undated in transaction.undated(node.id, BootId([boot; 16])).unwrap() {
+            let of = (node.id, BootId([boot; 16]));
+            let undated = transaction.undated(of, i64::MIN, i64::MAX, None, u64::MAX).unwrap();
+            for undated in undated {
                 let key = format!("undated {name} {:?}", undated.key);
                 state.insert(key, format!("{:?}", undated.dated_ns));
             }

@@ -232,6 +232,59 @@ pub(crate) fn clock_years_ahead_is_undated_until_a_pairing(create: Create<'_>) {
     assert_eq!((row_counts(&mut *store), undated(&mut *store)), ([0, 1, 1, 1], 0));
 }
 
+/// The record, written while the clock was not synchronised.
+fn unsynchronised(mut record: Record) -> Record {
+    if let Body::Rollup(rollup) = &mut record.body {
+        rollup.clock.is_synchronised = false;
+    }
+    record
+}
+
+pub(crate) fn time_before_synchronisation_is_corrected(create: Create<'_>) {
+    let mut store = create();
+    // The board started with the time of its last shutdown, which is plausible.
+    let wrong = NOW - 2 * DAY;
+    let mut agent = Agent::new("a", 1, 1, wrong);
+    let record = unsynchronised(agent.rollup(Level::FiveMinutes, &[1]));
+    let status = agent.status_with(Status::default());
+    deliver(&mut *store, &agent.node, &message([&record, &status])).unwrap();
+    let start = |store: &mut dyn HubStore| rows(store, Resolution::FiveMinutes)[0].start_ns;
+    assert_eq!((start(&mut *store), undated(&mut *store)), (wrong, 0));
+    // It synchronises 20 minutes later.
+    agent.wait(4 * FIVE_MINUTES);
+    agent.step_clock(NOW - HOUR - agent.wall_ns());
+    let unchanged = agent.status_with(Status::default());
+    deliver(&mut *store, &agent.node, &message([&unchanged])).unwrap();
+    assert_eq!(start(&mut *store), wrong, "that clock may be as wrong");
+    let status = agent.status();
+    deliver(&mut *store, &agent.node, &message([&status])).unwrap();
+    assert_eq!(start(&mut *store), NOW - HOUR - 5 * FIVE_MINUTES);
+    assert_eq!(row_counts(&mut *store), [0, 1, 1, 1], "nothing is left at the earlier time");
+    let mut transaction = store.begin_to_read().unwrap();
+    let node = transaction.nodes().unwrap().remove(0).id;
+    let times: Vec<_> =
+        transaction.statuses(node, 0, NOW).unwrap().iter().map(|it| it.wall_ns).collect();
+    assert_eq!(times, [NOW - HOUR - 4 * FIVE_MINUTES, NOW - HOUR, NOW - HOUR]);
+}
+
+pub(crate) fn flood_of_undated_records_is_bounded(create: Create<'_>) {
+    let mut store = create();
+    let mut transaction = store.begin().unwrap();
+    let node = transaction.add_nodes(&[name("z")]).unwrap()[0];
+    let admitted = [60, 50, 40].map(|len| transaction.admit_undated(node, len, 100).unwrap());
+    assert_eq!(admitted, [true, false, true]);
+    drop(transaction);
+    // More records than are read at once, and all are dated.
+    let mut agent = Agent::new("a", 1, 1, 0);
+    let records: Vec<_> = (0..450).map(|_| agent.rollup(Level::TenSeconds, &[1])).collect();
+    deliver(&mut *store, &agent.node, &message(&records)).unwrap();
+    assert_eq!(undated(&mut *store), 450);
+    agent.step_clock(NOW - HOUR - agent.wall_ns());
+    let status = agent.status();
+    deliver(&mut *store, &agent.node, &message([&status])).unwrap();
+    assert_eq!((row_counts(&mut *store)[0], undated(&mut *store)), (450, 0));
+}
+
 pub(crate) fn nearer_pairing_moves_a_dated_record(create: Create<'_>) {
     let mut store = create();
     let mut agent = Agent::new("a", 1, 1, 0);

@@ -22,3 +22,19 @@ ALTER TABLE nodes ADD COLUMN day_incarnations INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE streams ADD COLUMN last_ns INTEGER NOT NULL DEFAULT 0;
 
 UPDATE streams SET last_ns = coalesce((SELECT now_ns FROM clock), 0);
+
+-- Whether a daemon had declared CLOCK_REALTIME synchronised.
+ALTER TABLE pairings ADD COLUMN is_synchronised INTEGER NOT NULL DEFAULT 0;
+
+-- Measured time on CLOCK_BOOTTIME, and the record's own one on CLOCK_REALTIME if it is plausible.
+ALTER TABLE undated ADD COLUMN measured_boot_ns INTEGER;
+ALTER TABLE undated ADD COLUMN own_ns INTEGER;
+
+DROP INDEX undated_by_boot;
+CREATE INDEX undated_by_boot_time ON undated (node_id, boot_id, measured_boot_ns, incarnation, sequence);
+
+-- Bytes of the records of a node in `undated`.
+ALTER TABLE nodes ADD COLUMN undated_bytes INTEGER NOT NULL DEFAULT 0;
+
+UPDATE nodes SET undated_bytes =
+    (SELECT coalesce(sum(length(record)), 0) FROM undated WHERE node_id = nodes.id);
