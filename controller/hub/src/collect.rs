@@ -135,7 +135,7 @@ impl Collector {
         }
         let mut round =
             Round { has_agent: true, pause: status.status.pause.clone(), ..Round::default() };
-        round.schedule = self.leave_schedule(spool, store, status.status.schedule_version)?;
+        round.schedule = self.leave_schedule(spool, store)?;
         let is_overdue = |since: &mut i64| now().saturating_sub(*since) >= DEFERRED_INTERVAL_NS;
         if self.deferred_ns.take_if(is_overdue).is_some() {
             self.cursors.clear();
@@ -181,12 +181,12 @@ impl Collector {
         Ok(has_more)
     }
 
-    /// Leaves the newest schedule if the node has another one. Returns its version.
+    /// Leaves the newest schedule once per connection. The node's version does not show that it has
+    /// it: another hub may have used the same number. Returns its version.
     fn leave_schedule<S: NodeSpool>(
         &mut self,
         spool: &mut S,
         store: &Mutex<dyn HubStore + Send>,
-        in_effect: u64,
     ) -> Result<Option<u64>, CollectError<S::Error>> {
         let newest = {
             let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,11 +194,7 @@ impl Collector {
         };
         let Some(newest) = newest else { return Ok(None) };
         let version = newest.version;
-        let is_known = match self.schedule {
-            Some(left) => left == version,
-            None => in_effect == version,
-        };
-        if is_known {
+        if self.schedule == Some(version) {
             return Ok(None);
         }
         spool.put_schedule(newest).map_err(CollectError::Carrier)?;

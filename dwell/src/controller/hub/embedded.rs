@@ -335,13 +335,15 @@ struct News<'a> {
     /// The last state.
     state: String,
     simultaneous: Option<SimultaneousAgents>,
+    /// Version of the schedule that was reported last.
+    schedule: Option<u64>,
     /// Time of the last check for simultaneous agents.
     checked: Option<Instant>,
 }
 
 impl<'a> News<'a> {
     fn new(node: &'a Name) -> Self {
-        Self { node, state: String::new(), simultaneous: None, checked: None }
+        Self { node, state: String::new(), simultaneous: None, schedule: None, checked: None }
     }
 
     fn state(&mut self, state: String) {
@@ -364,7 +366,9 @@ impl<'a> News<'a> {
             (None, _) => "collecting".to_owned(),
         };
         self.state(state);
-        if let Some(version) = round.schedule {
+        // Each connection leaves the schedule again.
+        if let Some(version) = round.schedule.filter(|version| self.schedule != Some(*version)) {
+            self.schedule = Some(version);
             say(&format!("dwell: {}: received schedule version {version}", self.node));
         }
         for reason in round.bad.iter().take(MAX_REASONS) {
