@@ -1,6 +1,6 @@
 //! Coverage: how many of the probes that the schedules made due are in the stored rows.
 
-use dwell_rollup::{Name, NodeSchedule, Stream};
+use dwell_rollup::{Name, NodeSchedule, ScheduleEntry, Stream};
 
 use crate::error::HubError;
 use crate::row::NodeId;
@@ -42,10 +42,7 @@ impl ExpectedProbes {
             let part = NodeSchedule::from_json(json.as_bytes())
                 .map_err(|error| HubError::stored("schedule", error))?;
             let until = schedules.get(at + 1).map_or(i64::MAX, |next| next.applied_ns);
-            let entries = part.entries.into_iter();
-            for entry in entries
-                .filter(|entry| entry.name == stream.entry && entry.reflector == stream.reflector)
-            {
+            for entry in part.entries.iter().filter(|entry| is_of(entry, stream)) {
                 let windows = entry.windows.iter().map(|window| window.to_string().parse());
                 in_effect.push(InEffect {
                     span: (schedule.applied_ns, until),
@@ -112,11 +109,35 @@ impl ExpectedProbes {
     }
 }
 
+/// Whether a schedule entry is that of a stream. Another protocol under the same name is another stream.
+fn is_of(entry: &ScheduleEntry, stream: &Stream) -> bool {
+    entry.name == stream.entry
+        && entry.reflector == stream.reflector
+        && entry.scheme() == stream.protocol.as_str()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const HOUR: i64 = 3_600_000_000_000;
+
+    #[test]
+    fn stream_of_another_protocol_is_not_due() {
+        let json = br#"{"version":1,"node":"a","entries":[
+            {"name":"m+b","reflector":"b","target":"icmp://192.0.2.2","interval":"1s"},
+            {"name":"n+b","reflector":"b","target":"192.0.2.2","interval":"1s"}]}"#;
+        let schedule = NodeSchedule::from_json(json).unwrap();
+        let stream = |protocol: &str, entry: &str| Stream {
+            reflector: "b".parse().unwrap(),
+            protocol: protocol.parse().unwrap(),
+            entry: entry.parse().unwrap(),
+        };
+        let is_of = |at: usize, stream: &Stream| super::is_of(&schedule.entries[at], stream);
+        assert!(is_of(0, &stream("icmp", "m+b")) && !is_of(0, &stream("stamp", "m+b")));
+        assert!(is_of(1, &stream("stamp", "n+b")), "the default");
+        assert!(!is_of(0, &stream("icmp", "n+b")));
+    }
 
     #[test]
     fn due_probes_follow_versions_windows_and_pauses() {
