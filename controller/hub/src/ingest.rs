@@ -99,7 +99,8 @@ pub fn ingest(
     Ok(committed)
 }
 
-/// Stores kept records of versions that this dwell knows now. Returns their number.
+/// Stores kept records of versions that this dwell knows now. Those without a place stay kept. Returns
+/// the number of the others.
 ///
 /// # Errors
 /// The database failed. A later call continues.
@@ -115,16 +116,15 @@ pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result
         for bad in kept {
             let node = nodes.iter().find(|node| node.id == bad.node);
             if let (Some(node), Ok(record)) = (node, (rules.decode)(&bad.raw)) {
-                transaction.remove_bad(bad.id)?;
                 decoded.push((node.name.clone(), bad, record));
             }
         }
         let mut batch = Batch::new(&mut *transaction, rules)?;
         for (node, bad, record) in decoded {
-            stored += 1;
             batch.add_held(&node, bad, record)?;
         }
-        batch.finish()?;
+        let counts = batch.finish()?.counts;
+        stored += counts.values().map(|of| of.stored + of.expired + of.unrequested).sum::<u64>();
         transaction.commit()?;
     }
 }
@@ -178,8 +178,8 @@ struct Arrived {
     arrival_ns: i64,
     record: Record,
     raw: Vec<u8>,
-    /// Its receipt exists already.
-    is_held: bool,
+    /// Number of the kept bytes of an unknown version that it was decoded from; its receipt exists.
+    held: Option<i64>,
 }
 
 /// What one batch adds to a boot.
@@ -245,7 +245,7 @@ impl<'a> Batch<'a> {
                     arrival_ns: delivery.arrival_ns,
                     record: *record,
                     raw: raw.to_vec(),
-                    is_held: false,
+                    held: None,
                 }),
                 Verified::Bad(bad) => {
                     unidentified += usize::from(bad.identity.is_none());
@@ -273,7 +273,7 @@ impl<'a> Batch<'a> {
             arrival_ns: bad.arrival_ns,
             record,
             raw: bad.raw,
-            is_held: true,
+            held: Some(bad.id),
         });
         Ok(())
     }
@@ -427,28 +427,32 @@ impl<'a> Batch<'a> {
     }
 
     fn take(&mut self, arrived: Arrived) -> Result<(), HubError> {
-        let Arrived { node, name, arrival_ns, record, raw, is_held } = arrived;
+        let Arrived { node, name, arrival_ns, record, raw, held } = arrived;
         let incarnation = record.identity.incarnation;
         let key = RecordKey { incarnation, sequence: record.identity.sequence };
         let source = Source { node, incarnation };
         if matches!(record.body, Body::Samples(_)) {
             self.counts(&name).unrequested += 1;
-            return Ok(());
+            return self.release(held);
         }
         let is_duplicate = self.state(source)?.receipts.contains(key.sequence);
-        if is_duplicate && !is_held {
+        if is_duplicate && held.is_none() {
             self.counts(&name).duplicates += 1;
             return Ok(());
         }
         if let Body::Rollup(rollup) = &record.body
             && self.streams.get(&(node, rollup.stream.clone())).copied().flatten().is_none()
         {
+            // Held bytes stay where they are.
+            if held.is_some() {
+                return Ok(());
+            }
             let reason = format!("node {name} has more than {MAX_STREAMS} streams");
             let identity = Some(record.identity.clone());
             let bad = BadRecord { raw: &raw, reason, version: None, identity };
             return self.keep_bad(node, &name, arrival_ns, bad);
         }
-        if !is_held && !self.has_room_for(source, key.sequence, arrival_ns)? {
+        if held.is_none() && !self.has_room_for(source, key.sequence, arrival_ns)? {
             self.counts(&name).deferred += 1;
             return Ok(());
         }
@@ -456,6 +460,7 @@ impl<'a> Batch<'a> {
             self.counts(&name).deferred += 1;
             return Ok(());
         };
+        self.release(held)?;
         let state = self.state(source)?;
         state.receipts.insert(key.sequence);
         state.note(&record, arrival_ns);
@@ -489,6 +494,11 @@ impl<'a> Batch<'a> {
             self.boots.entry((node, boot_id)).or_default().measured_ns.push(measured_boot_ns);
         }
         Ok(())
+    }
+
+    /// Removes held bytes whose record has its place.
+    fn release(&mut self, held: Option<i64>) -> Result<(), HubError> {
+        held.map_or(Ok(()), |id| self.transaction.remove_bad(id))
     }
 
     /// Whether a record waits for a time, or may get another one; `None` if there is no room for one

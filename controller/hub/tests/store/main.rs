@@ -37,6 +37,7 @@ suite!(
     flood_of_streams_and_bad_bytes_is_bounded,
     flood_of_undated_records_is_bounded,
     forged_node_name_is_kept_raw_without_a_receipt,
+    kept_record_without_a_place_stays_kept,
     late_record_of_14_days_is_stored_and_of_16_is_undated,
     nearer_pairing_moves_a_dated_record,
     query_has_counts_coverage_and_supported_percentiles,

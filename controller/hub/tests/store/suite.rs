@@ -195,6 +195,30 @@ pub(crate) fn unknown_version_is_stored_after_the_upgrade(create: Create<'_>) {
     assert_eq!(store.begin_to_read().unwrap().bad(None, 10).unwrap(), []);
 }
 
+pub(crate) fn kept_record_without_a_place_stays_kept(create: Create<'_>) {
+    let mut store = create();
+    let mut transaction = store.begin().unwrap();
+    let node = transaction.add_nodes(&[name("a")]).unwrap()[0];
+    let streams: Vec<_> = (0..10_000).map(|n| stream(&format!("r{n}"))).collect();
+    transaction.add_streams(node, &streams, 10_000).unwrap();
+    transaction.commit().unwrap();
+    let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
+    let record = message([&agent.rollup(Level::FiveMinutes, &[1])]);
+    let newer = with_version(&record, dwell_rollup::VERSION + 1);
+    deliver(&mut *store, &agent.node, &newer).unwrap();
+    let upgraded = Rules { decode: decode_next_version, ..Rules::default() };
+    assert_eq!(store_unknown_versions(&mut *store, &upgraded).unwrap(), 0);
+    let bad = store.begin_to_read().unwrap().bad(None, 10).unwrap();
+    assert_eq!(bad.len(), 1, "the node has freed it");
+    // When the streams are gone, it is stored.
+    let mut transaction = store.begin().unwrap();
+    transaction.remove_streams(NOW).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(store_unknown_versions(&mut *store, &upgraded).unwrap(), 1);
+    assert_eq!(row_counts(&mut *store), [0, 1, 1, 1]);
+    assert_eq!(store.begin_to_read().unwrap().bad(None, 10).unwrap(), []);
+}
+
 pub(crate) fn clock_at_1970_is_dated_by_a_later_status(create: Create<'_>) {
     let mut store = create();
     let mut agent = Agent::new("a", 1, 1, 0);
