@@ -66,7 +66,7 @@ pub enum HubError {
         source: Cause,
     },
     /// A statement failed. Its transaction has no effect.
-    #[error("the hub's database failed")]
+    #[error("the hub's database failed{}", remedy(*is_full))]
     Database {
         /// Whether the database has no space left.
         is_full: bool,
@@ -96,6 +96,10 @@ pub enum HubError {
     /// There is no database.
     #[error("there is no hub in {}; start one with `dwell hub --embedded`", .0.display())]
     Missing(PathBuf),
+}
+
+const fn remedy(is_full: bool) -> &'static str {
+    if is_full { "; free space on its disk, or keep rows for fewer days (--keep)" } else { "" }
 }
 
 /// The error of a database client.
@@ -128,5 +132,17 @@ impl From<rusqlite::Error> for HubError {
     fn from(error: rusqlite::Error) -> Self {
         let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
         Self::Database { is_full, source: Box::new(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_has_a_remedy() {
+        let error = |is_full| HubError::Database { is_full, source: "locked".into() }.to_string();
+        assert!(error(true).ends_with("free space on its disk, or keep rows for fewer days (--keep)"));
+        assert_eq!(error(false), "the hub's database failed");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_rollup::Name;
+use dwell_rollup::{DroppedCounts, Name};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -169,6 +169,22 @@ impl NodeReport {
         }
         if let Some(stored) = &self.status {
             let status = &stored.status;
+            let DroppedCounts { samples, ten_seconds, five_minutes } = status.dropped;
+            if status.dropped != DroppedCounts::default() {
+                warnings.push(format!(
+                    "its spool has dropped {samples} records of samples, {ten_seconds} of 10 s and \
+                     {five_minutes} of 5 min since it was created; raise its spool_size"
+                ));
+            }
+            let errors = [
+                ("the newest schedule is not in effect", &status.schedule_error),
+                ("it does not answer probes", &status.reflector_error),
+                ("its spool could not be written", &status.spool_error),
+            ];
+            let errors = errors.into_iter();
+            warnings.extend(errors.filter_map(|(what, reason)| {
+                reason.as_ref().map(|reason| format!("{what}: {reason}"))
+            }));
             let refused = status.refused.iter();
             warnings
                 .extend(refused.map(|it| format!("entry {} is refused: {}", it.entry, it.limit)));
@@ -241,7 +257,15 @@ mod tests {
             key: RecordKey::COMPUTED,
             wall_ns: 0,
             arrival_ns: 0,
-            status: Status { refused, faults, ..Status::default() },
+            status: Status {
+                refused,
+                faults,
+                dropped: DroppedCounts { samples: 7, ten_seconds: 4, five_minutes: 0 },
+                schedule_error: Some("unknown field".to_owned()),
+                reflector_error: Some("port 862 is in use".to_owned()),
+                spool_error: Some("read-only".to_owned()),
+                ..Status::default()
+            },
         });
         let warnings = report.warnings();
         for (warning, expected) in warnings.iter().zip([
@@ -249,11 +273,15 @@ mod tests {
             "2 bad records",
             "3 records without a plausible time",
             "4 records dropped",
+            "dropped 7 records of samples, 4 of 10 s and 0 of 5 min",
+            "the newest schedule is not in effect: unknown field",
+            "it does not answer probes: port 862 is in use",
+            "its spool could not be written: read-only",
             "entry mesh+b is refused: packets: 9pps",
             "entry mesh+c fails: no route",
         ]) {
             assert!(warning.contains(expected), "{warning}");
         }
-        assert_eq!((warnings.len(), report.dropped()), (6, 4));
+        assert_eq!((warnings.len(), report.dropped()), (10, 4));
     }
 }
