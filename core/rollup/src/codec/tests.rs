@@ -84,7 +84,7 @@ fn any_record() -> impl Strategy<Value = Record> {
         Body::Rollup(rollup(level, &delays))
     });
     let body = prop_oneof![rollups, Just(status()), (0..2_000_usize).prop_map(samples)];
-    (1..u64::MAX, body).prop_map(|(sequence, body)| record(sequence, body))
+    (1..=MAX_SEQUENCE, body).prop_map(|(sequence, body)| record(sequence, body))
 }
 
 proptest! {
@@ -214,9 +214,13 @@ fn inconsistent_contents_are_refused() {
 }
 
 #[test]
-fn sequence_zero_and_unknown_kinds_are_refused() {
-    let zero = encoded(&record(0, status()));
-    assert_eq!(Record::decode(&zero), Err(CodecError::Invalid("sequence number 0")));
+fn wrong_sequence_numbers_and_kinds_are_refused() {
+    for wrong in [0, MAX_SEQUENCE + 1, u64::MAX] {
+        let frame = encoded(&record(wrong, status()));
+        let error = Record::decode(&frame).unwrap_err();
+        assert!(error.to_string().starts_with("invalid sequence number"), "{wrong}: {error}");
+    }
+    assert!(Record::decode(&encoded(&record(MAX_SEQUENCE, status()))).is_ok());
     let mut kind = encoded(&record(1, status()));
     kind[4] = 9;
     assert_eq!(Record::decode(&resealed(kind)), Err(CodecError::Invalid("kind of record")));
