@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::{
-    Body, BootId, Incarnation, Level, Name, RangeSet, Record, Rollup, Status, Stream,
+    Body, BootId, Identity, Incarnation, Level, Name, RangeSet, Record, Rollup, Status, Stream,
 };
 
 use crate::clock::check_clock;
@@ -91,6 +91,7 @@ pub fn ingest(
         check_clock(&mut *transaction, delivery.arrival_ns)?;
     }
     let mut batch = Batch::new(&mut *transaction, rules)?;
+    batch.number_nodes(deliveries)?;
     for (delivery, parts) in verified {
         batch.add(delivery, parts)?;
     }
@@ -182,6 +183,17 @@ struct Arrived {
     held: Option<i64>,
 }
 
+/// Bytes that are no record of a known version.
+struct ArrivedBad {
+    node: NodeId,
+    name: Name,
+    arrival_ns: i64,
+    raw: Vec<u8>,
+    reason: String,
+    version: Option<u8>,
+    identity: Option<Identity>,
+}
+
 /// What one batch adds to a boot.
 #[derive(Default)]
 struct BootChanges {
@@ -199,6 +211,7 @@ struct Batch<'a> {
     names: BTreeMap<Name, NodeId>,
     streams: BTreeMap<(NodeId, Stream), Option<StreamId>>,
     arrived: Vec<Arrived>,
+    bad: Vec<ArrivedBad>,
     rows: BTreeMap<Partition, Vec<Row>>,
     statuses: Vec<StoredStatus>,
     undated: Vec<UndatedRecord>,
@@ -221,6 +234,7 @@ impl<'a> Batch<'a> {
             names: BTreeMap::new(),
             streams: BTreeMap::new(),
             arrived: Vec::new(),
+            bad: Vec::new(),
             rows: BTreeMap::new(),
             statuses: Vec::new(),
             undated: Vec::new(),
@@ -253,7 +267,16 @@ impl<'a> Batch<'a> {
                         self.counts(name).bad += 1;
                         continue;
                     }
-                    self.keep_bad(node, name, delivery.arrival_ns, bad)?;
+                    let BadRecord { raw, reason, version, identity } = bad;
+                    self.bad.push(ArrivedBad {
+                        node,
+                        name: name.clone(),
+                        arrival_ns: delivery.arrival_ns,
+                        raw: raw.to_vec(),
+                        reason,
+                        version,
+                        identity,
+                    });
                 }
             }
         }
@@ -275,6 +298,15 @@ impl<'a> Batch<'a> {
             raw: bad.raw,
             held: Some(bad.id),
         });
+        Ok(())
+    }
+
+    /// Finds the numbers of all nodes in order, so that two hubs do not wait for each other.
+    fn number_nodes(&mut self, deliveries: &[Delivery<'_>]) -> Result<(), HubError> {
+        let names: BTreeSet<&Name> = deliveries.iter().map(|delivery| delivery.node).collect();
+        let names: Vec<Name> = names.into_iter().cloned().collect();
+        let nodes = self.transaction.add_nodes(&names)?;
+        self.names.extend(names.into_iter().zip(nodes));
         Ok(())
     }
 
@@ -359,6 +391,12 @@ impl<'a> Batch<'a> {
     fn finish(mut self) -> Result<Committed, HubError> {
         self.number_streams()?;
         self.load_states()?;
+        for ArrivedBad { node, name, arrival_ns, raw, reason, version, identity } in
+            std::mem::take(&mut self.bad)
+        {
+            let bad = BadRecord { raw: &raw, reason, version, identity };
+            self.keep_bad(node, &name, arrival_ns, bad)?;
+        }
         for arrived in std::mem::take(&mut self.arrived) {
             self.take(arrived)?;
         }
@@ -412,17 +450,25 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Reads the states of all incarnations of the batch at once.
+    /// Reads the states of all incarnations of the batch at once and in order, so that two hubs do not
+    /// wait for each other.
     fn load_states(&mut self) -> Result<(), HubError> {
-        let sources = self.arrived.iter().map(|arrived| Source {
-            node: arrived.node,
-            incarnation: arrived.record.identity.incarnation,
-        });
-        let missing: BTreeSet<Source> =
-            sources.filter(|source| !self.states.contains_key(source)).collect();
-        let missing: Vec<Source> = missing.into_iter().collect();
-        let states = self.transaction.incarnations(&missing)?;
-        self.states.extend(missing.into_iter().zip(states));
+        let mut sources = BTreeSet::new();
+        for Arrived { node, record, .. } in &self.arrived {
+            let incarnation = record.identity.incarnation;
+            sources.insert(Source { node: *node, incarnation });
+            if let Body::Status(status) = &record.body {
+                let named = status.dropped_since.iter().map(|dropped| dropped.incarnation);
+                sources.extend(named.map(|incarnation| Source { node: *node, incarnation }));
+            }
+        }
+        for ArrivedBad { node, identity, .. } in &self.bad {
+            let incarnation = identity.as_ref().map(|identity| identity.incarnation);
+            sources.extend(incarnation.map(|incarnation| Source { node: *node, incarnation }));
+        }
+        let sources: Vec<Source> = sources.into_iter().collect();
+        let states = self.transaction.incarnations(&sources)?;
+        self.states.extend(sources.into_iter().zip(states));
         Ok(())
     }
 

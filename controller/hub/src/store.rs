@@ -202,8 +202,9 @@ pub trait HubTransaction {
     /// Returns the streams of a sender, or of all senders.
     fn streams(&mut self, sender: Option<&Name>) -> Result<Vec<SentStream>, HubError>;
 
-    /// Returns the states of incarnations, and locks them until the end of the transaction. An unknown
-    /// incarnation has the default state.
+    /// Returns the states of incarnations, and locks them until the end of the transaction, also those
+    /// that are not stored yet: two hubs may store the first records of one at the same time. An unknown
+    /// incarnation has the default state. A batch asks once, in ascending order.
     fn incarnations(&mut self, sources: &[Source]) -> Result<Vec<IncarnationState>, HubError>;
 
     /// Counts a new incarnation of a node on a day, which is in days since 1970, unless `limit` were

@@ -96,6 +96,40 @@ fn full_disk_makes_no_record_bad() {
 }
 
 #[test]
+fn two_hubs_store_the_same_records_at_once() {
+    use dwell_rollup::Level;
+    let mut messages = Vec::new();
+    for node in ["a", "b", "c"] {
+        let mut agent = agent::Agent::new(node, 1, 1, agent::NOW - agent::HOUR);
+        for ms in 1..=12 {
+            let record = agent.rollup(Level::FiveMinutes, &[ms]);
+            messages.push((agent.node.clone(), agent::message([&record])));
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let hubs = [false, true].map(|is_reversed| {
+        let (mut store, mut messages) = (SqliteStore::open(dir.path()).unwrap(), messages.clone());
+        if is_reversed {
+            messages.reverse();
+        }
+        std::thread::spawn(move || {
+            for (node, message) in &messages {
+                agent::deliver(&mut store, node, message).unwrap();
+            }
+        })
+    });
+    for hub in hubs {
+        hub.join().unwrap();
+    }
+    let mut expected = sqlite_store();
+    for (node, message) in &messages {
+        agent::deliver(&mut *expected.store, node, message).unwrap();
+    }
+    let mut store = SqliteStore::open(dir.path()).unwrap();
+    assert_eq!(state::state(&mut store), state::state(&mut *expected.store));
+}
+
+#[test]
 fn second_process_reads_while_the_hub_writes() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(SqliteStore::open_to_read(dir.path()), Err(HubError::Missing(_))));
