@@ -54,6 +54,7 @@ fn figures_object(figures: &Figures) -> Value {
             "duplicate": counts.duplicate,
             "reordered": counts.reordered,
             "send_failed": counts.send_failed,
+            "lost_in_pause": figures.lost_in_pause,
         },
         "coverage": figures.coverage,
         "n": figures.delays.as_ref().map_or(0, |delays| delays.n),

@@ -177,6 +177,14 @@ impl Horizons {
         self.ns[resolution as usize]
     }
 
+    /// Returns the start of the oldest partition of a resolution that is not dropped.
+    pub const fn kept_from(&self, resolution: Resolution) -> i64 {
+        match self.of(resolution) {
+            i64::MIN => i64::MIN,
+            horizon_ns => resolution.partition(horizon_ns).start_ns,
+        }
+    }
+
     /// Raises all horizons to those of this retention.
     pub fn raise_all(&mut self, retention: &Retention, now_ns: i64) {
         for resolution in Resolution::ALL {
@@ -222,6 +230,8 @@ mod tests {
         let day = |before: i64| Resolution::TenSeconds.partition(now - before * DAY_NS);
         assert!(horizons.is_expired(day(4)));
         assert!(!horizons.is_expired(day(3)), "half of it is young enough");
+        assert_eq!(horizons.kept_from(Resolution::TenSeconds), day(3).start_ns);
+        assert_eq!(Horizons::default().kept_from(Resolution::Day), i64::MIN);
         horizons.raise_all(&retention, now - 100 * DAY_NS);
         assert!(horizons.is_expired(day(4)), "the clock was set back");
     }

@@ -78,7 +78,11 @@ pub struct Figures {
     pub to_ns: i64,
     /// Number of probes by outcome.
     pub counts: ProbeCounts,
-    /// Share of due probes that are in the rows, from 0 to 1; `None` if unknown, or none were due.
+    /// Lost probes that the paused reflector explains: those that were due during its pauses, at most
+    /// all lost ones.
+    pub lost_in_pause: u64,
+    /// Share of due probes that are in the rows, from 0 to 1; `None` if unknown, none were due, or rows
+    /// of the span are older than their retention.
     pub coverage: Option<f64>,
     /// Delays; `None` without any, or if the error of the clocks is unknown.
     pub delays: Option<DelayFigures>,
@@ -247,10 +251,10 @@ fn answer(
     let rows = transaction.rows(resolution, &[span])?.pop().unwrap_or_default();
     let nodes = transaction.nodes()?;
     let number = |name: &Name| nodes.iter().find(|node| node.name == *name).map(|node| node.id);
-    let mut expected = ExpectedProbes::read(transaction, &stream.sender, &stream.stream)?;
-    if let Some(sender) = number(&stream.sender) {
-        expected.read_pauses(transaction, sender, from_ns, to_ns)?;
-    }
+    let range = (from_ns, to_ns);
+    let expected = ExpectedProbes::read(transaction, &stream.sender, &stream.stream, range)?;
+    // Rows before were dropped.
+    let kept_from_ns = transaction.horizons()?.kept_from(resolution);
     let bounds = match number(&stream.stream.reflector) {
         Some(reflector) if query.metric.is_one_way() => {
             ReflectorBounds::read(transaction, reflector, from_ns, to_ns)?
@@ -269,7 +273,11 @@ fn answer(
             from_ns,
             to_ns,
             counts,
-            coverage: expected.coverage(from_ns, to_ns.min(now_ns), counts.due()),
+            lost_in_pause: (expected.unanswerable(from_ns, to_ns.min(now_ns)).round() as u64)
+                .min(counts.lost),
+            coverage: expected
+                .coverage(from_ns, to_ns.min(now_ns), counts.due())
+                .filter(|_| from_ns >= kept_from_ns),
             delays: delays.and_then(|(delays, error_ns)| {
                 Some(DelayFigures {
                     n: delays.count(),

@@ -208,7 +208,10 @@ fn absent() -> String {
 fn cells_of(figures: &Figures) -> Vec<String> {
     let counts = &figures.counts;
     let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
-    let loss = (counts.sent > 0).then(|| counts.lost as f64 / counts.sent as f64);
+    // What a paused reflector does not answer is maintenance.
+    let sent = counts.sent.saturating_sub(figures.lost_in_pause);
+    let lost = counts.lost.saturating_sub(figures.lost_in_pause);
+    let loss = (sent > 0).then(|| lost as f64 / sent as f64);
     let mut cells = vec![
         counts.sent.to_string(),
         loss.map_or(absent(), percent),
@@ -264,7 +267,7 @@ fn print_csv(out: &mut impl Write, answers: &[Answer]) -> io::Result<()> {
     writeln!(
         out,
         "sender,reflector,measure,protocol,metric,from,to,sent,received,lost,late,duplicate,reordered,\
-         send_failed,coverage,n,min_ns,mean_ns,max_ns,{},error_ns",
+         send_failed,coverage,n,min_ns,mean_ns,max_ns,{},error_ns,lost_in_pause",
         percentiles.join(",")
     )?;
     for answer in answers {
@@ -299,7 +302,8 @@ fn write_csv_row(out: &mut impl Write, answer: &Answer, figures: &Figures) -> io
     )?;
     let Some(delays) = &figures.delays else {
         // An empty field for each figure.
-        return writeln!(out, "0,,,,{}", ",,".repeat(QUANTILES.len()));
+        let empty = ",,".repeat(QUANTILES.len());
+        return writeln!(out, "0,,,,{empty},{}", figures.lost_in_pause);
     };
     write!(out, "{},{},{:.1},{}", delays.n, delays.min_ns, delays.mean_ns, delays.max_ns)?;
     for bin in &delays.percentiles {
@@ -308,7 +312,7 @@ fn write_csv_row(out: &mut impl Write, answer: &Answer, figures: &Figures) -> io
             None => write!(out, ",,")?,
         }
     }
-    writeln!(out, ",{}", delays.error_ns)
+    writeln!(out, ",{},{}", delays.error_ns, figures.lost_in_pause)
 }
 
 #[cfg(test)]

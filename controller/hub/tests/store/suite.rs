@@ -709,10 +709,28 @@ pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create
         from_wall_ns: NOW - HOUR - 3 * FIVE_MINUTES,
         to_wall_ns: NOW - HOUR,
     }];
-    let status = agent.status_with(Status { pauses, ..Status::default() });
+    let status = agent.status_with(Status { pauses, schedule_version: 1, ..Status::default() });
     deliver(&mut *test.store, &agent.node, &message([&status])).unwrap();
     let answer = ask(&mut *test.store, &question()).unwrap().remove(0);
     assert_eq!(answer.rows[0].coverage, Some(1.0));
+    // Nor is the pause of the reflector loss: it explains 5 of the 9 lost probes.
+    assert_eq!(answer.rows[0].lost_in_pause, 0);
+    let mut reflector = Agent::new("b", 1, 1, NOW - HOUR);
+    let pauses = vec![PauseInterval {
+        reason: "run".into(),
+        from_wall_ns: NOW - 2 * HOUR,
+        to_wall_ns: NOW - 2 * HOUR + FIVE_MINUTES,
+    }];
+    let status = reflector.status_with(Status { pauses, ..Status::default() });
+    deliver(&mut *test.store, &reflector.node, &message([&status])).unwrap();
+    let answer = ask(&mut *test.store, &question()).unwrap().remove(0);
+    assert_eq!((answer.rows[0].counts.lost, answer.rows[0].lost_in_pause), (9, 5));
+    // Rows older than their retention say nothing about coverage.
+    accept_clock(&mut *test.store, NOW + 90 * DAY).unwrap();
+    expire(&mut *test.store, &Retention::default(), NOW + 92 * DAY).unwrap();
+    let fine = Query { step_ns: Some(FIVE_MINUTES), ..question() };
+    let answer = ask(&mut *test.store, &fine).unwrap().remove(0);
+    assert!(answer.rows.iter().all(|row| row.coverage.is_none()));
 }
 
 pub(crate) fn query_names_what_exists(create: Create<'_>) {
