@@ -18,7 +18,8 @@ use crate::deployment::Deployment;
 use crate::node_process::NodeProcess;
 use crate::{Device, FleetError, NodeBinaries};
 
-/// Time for an answer, or for the next piece of records before it. A slow flash memory needs seconds for a synchronous write.
+/// Time for an answer, or for the next piece of records before it. A slow flash memory needs seconds for
+/// a synchronous write.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time without a request after which the node program ends.
@@ -216,7 +217,8 @@ mod tests {
     #[test]
     fn receipts_are_divided_into_requests_that_fit() {
         let of = |incarnation: u64, ranges: u64| {
-            (Incarnation(incarnation), (1..=ranges).map(|n| (1 << 60) + 2 * n).collect())
+            let sequences = (1..=ranges).map(|n| (1 << 60) + 2 * n);
+            (Incarnation(incarnation), sequences.collect::<RangeSet>())
         };
         let receipts: BTreeMap<Incarnation, RangeSet> =
             [of(1, 20_000), of(2, 20_000), of(3, 20_000), of(4, 1), of(5, 1)].into();

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn receipts_have_a_maximum_number_of_ranges() {
-        let odd = |count: usize| (0..count as u64).map(|n| 2 * n + 1).collect();
+        let odd = |count: usize| (0..count as u64).map(|n| 2 * n + 1).collect::<RangeSet>();
         let state = IncarnationState { receipts: odd(MAX_RANGES - 1), ..Default::default() };
         assert!(state.has_room_for(u64::MAX));
         let full = IncarnationState { receipts: odd(MAX_RANGES), ..Default::default() };

@@ -77,7 +77,8 @@ pub struct Committed {
 /// Stores the records of messages and their receipts.
 ///
 /// # Errors
-/// The database failed, or the clock is implausible. Nothing was stored, no record is bad, and the carrier delivers all again.
+/// The database failed, or the clock is implausible. Nothing was stored, no record is bad, and the
+/// carrier delivers all again.
 pub fn ingest(
     store: &mut dyn HubStore,
     deliveries: &[Delivery<'_>],

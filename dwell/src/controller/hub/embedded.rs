@@ -66,9 +66,8 @@ pub(super) struct EmbeddedArgs {
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<String>,
 
-    /// Accept the clock of this machine although it is more than 2 days from the hub's last time
-    ///
-    /// Use it once after a longer stop of the hub. By a wrong clock, the hub would drop records.
+    /// Accept the clock of this machine although it is more than 2 days from the hub's last time, as
+    /// after a longer stop
     #[arg(long)]
     accept_clock: bool,
 }
