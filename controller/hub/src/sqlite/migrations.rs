@@ -137,6 +137,31 @@ mod tests {
     }
 
     #[test]
+    fn second_version_counts_what_the_first_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hub.sqlite");
+        let mut db = Connection::open(&path).unwrap();
+        migrate(&MIGRATIONS[..1], &mut db, &path).unwrap();
+        db.execute_batch(
+            "INSERT INTO nodes (name, last_arrival_ns) VALUES ('a', 7), ('b', NULL);
+             INSERT INTO streams (node_id, reflector, protocol, entry) VALUES (1, 'b', 'udp', 'm');
+             INSERT INTO bad_records
+             (node_id, digest, first_arrival_ns, last_arrival_ns, arrivals, reason, raw)
+             VALUES (1, x'00', 1, 1, 1, 'noise', x'0102');
+             INSERT INTO undated (node_id, incarnation, sequence, boot_id, arrival_ns, record)
+             VALUES (1, 1, 1, x'00', 1, x'010203');",
+        )
+        .unwrap();
+        migrate(&MIGRATIONS[..2], &mut db, &path).unwrap();
+        let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(number("SELECT now_ns FROM clock"), 7);
+        assert_eq!(number("SELECT last_ns FROM streams"), 7);
+        assert_eq!(number("SELECT bad_bytes FROM nodes WHERE name = 'a'"), 256);
+        assert_eq!(number("SELECT undated_bytes FROM nodes WHERE name = 'a'"), 3);
+        assert_eq!(number("SELECT bad_bytes + undated_bytes FROM nodes WHERE name = 'b'"), 0);
+    }
+
+    #[test]
     fn failed_migration_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
