@@ -52,8 +52,9 @@ pub(crate) fn end_delay(end: Option<&DelayFit>, flow: &Flow) -> Option<QuantileF
     Some(end?.delay(flow.size_bytes, flow.rate_pps))
 }
 
-/// Wait for packets of other flows; `None` without any.
+/// Wait for packets of other flows; `None` without any. A node with a part of a processor needs longer
+/// for each packet.
 fn wait(others: Traffic, capacity_ratio: f64) -> Option<QuantileFunction> {
     let utilisation = others.busy_ns / 1e9 / capacity_ratio;
-    (utilisation > 0.0).then(|| waiting_time(utilisation, others.service_ns()))
+    (utilisation > 0.0).then(|| waiting_time(utilisation, others.service_ns() / capacity_ratio))
 }
