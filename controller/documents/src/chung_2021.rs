@@ -69,7 +69,7 @@ const CLAIMS: [NodeClaim; 8] = [
     ),
     factor(
         "S3.5-worst",
-        "With many clients, TCP takes 2.43 times as long as UDP (1730.3 and 712.5 ms, within 20 %).",
+        "With many clients, TCP takes 2.43 times as long as UDP (1730.3 and 712.4 ms, within 20 %).",
         |of| judged(of.worst.tcp_over_udp(), |factor| is_like(factor, of_claim("S3.5-worst"))),
     ),
     factor(

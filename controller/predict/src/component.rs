@@ -33,12 +33,12 @@ pub(crate) fn link_delays(
     let others = usage.hop(hop);
     let fixed = transmission_ns(link.rate_bps, flow.size_bytes) + link.delay_ns;
     let rate = others.rate_pps + flow.rate_pps;
-    // The excess may be negative by a rounding error of timestamps; the sum is not.
+    // The excess may be negative by a rounding error of timestamps, but no link is faster than its rate.
     let delay = match &link.excess {
         Some(model) => {
             let excess = &model.excess;
             let plane = excess.plane(flow.size_bytes, rate);
-            excess.residual_ns.clone().shifted(plane + fixed).non_negative()
+            excess.residual_ns.clone().shifted(plane).non_negative().shifted(fixed)
         }
         None => QuantileFunction::constant(fixed),
     };
@@ -52,8 +52,9 @@ pub(crate) fn end_delay(end: Option<&DelayFit>, flow: &Flow) -> Option<QuantileF
     Some(end?.delay(flow.size_bytes, flow.rate_pps))
 }
 
-/// Wait for packets of other flows; `None` without any.
+/// Wait for packets of other flows; `None` without any. A node with a part of a processor needs longer
+/// for each packet.
 fn wait(others: Traffic, capacity_ratio: f64) -> Option<QuantileFunction> {
     let utilisation = others.busy_ns / 1e9 / capacity_ratio;
-    (utilisation > 0.0).then(|| waiting_time(utilisation, others.service_ns()))
+    (utilisation > 0.0).then(|| waiting_time(utilisation, others.service_ns() / capacity_ratio))
 }

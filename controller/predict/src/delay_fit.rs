@@ -196,8 +196,10 @@ impl DelayFit {
         Some(fitted)
     }
 
-    /// Delay without the residual, in nanoseconds.
+    /// Delay without the residual, in nanoseconds. Beyond the measured rates, the nearest one counts: a
+    /// delay that falls with the rate would otherwise become 0.
     pub fn plane(&self, size_bytes: f64, rate_pps: f64) -> f64 {
+        let rate_pps = rate_pps.max(self.rate_pps.min).min(self.rate_pps.max);
         let slope = |estimate: Option<Estimate>| {
             estimate.filter(|estimate| estimate.used).map_or(0.0, |estimate| estimate.value)
         };
@@ -215,6 +217,25 @@ impl DelayFit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delay_stays_constant_beyond_the_measured_rates() {
+        let fit = DelayFit {
+            load_ratio: 0.0,
+            trials: 6,
+            packets: 600,
+            size_bytes: Range { min: 100.0, max: 1_400.0 },
+            rate_pps: Range { min: 200.0, max: 1_200.0 },
+            intercept_ns: Estimate::exact(400_000.0),
+            ns_per_byte: None,
+            ns_per_pps: Some(Estimate::exact(-200.0)),
+            r_squared: None,
+            loss_ratio: 0.0,
+            residual_ns: QuantileFunction::constant(0.0),
+        };
+        let planes = [100.0, 200.0, 700.0, 1_200.0, 5_000.0].map(|rate| fit.plane(500.0, rate));
+        assert_eq!(planes, [360_000.0, 360_000.0, 260_000.0, 160_000.0, 160_000.0]);
+    }
 
     /// Trials of 3 sizes by 2 rates, repeated, whose packets are `spread` around the plane
     /// 10 us + 20 ns/B + `per_pps` x rate.

@@ -15,6 +15,9 @@ pub(crate) const HEADER_BYTES: f64 = 42.0;
 /// divides a processor equally between a relay and one other thread.
 const MIN_RELAY_SHARE: f64 = 0.5;
 
+/// Largest number in a model: 11 days in nanoseconds.
+const MAX_NUMBER: f64 = 1e15;
+
 dwell_units::named! {
     /// Measurement that the cost of a packet comes from.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,8 +175,16 @@ impl NodeModel {
             let message = format!("its schema is '{schema}', not {}", Self::SCHEMA);
             return Err(wrong(message));
         }
+        if let Some(place) = absurd_number(&value) {
+            return Err(wrong(format!("{} is beyond 1e15", place.trim_start_matches('.'))));
+        }
         let model: Self =
             serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+        let levels = model.modes.values().flat_map(|mode| &mode.levels);
+        let others = [model.sender.as_ref(), model.receiver.as_ref()];
+        if let Some(what) = levels.chain(others.into_iter().flatten()).find_map(impossible) {
+            return Err(wrong(what.into()));
+        }
         if let Some((mode, _)) = model.modes.iter().find(|(_, mode)| mode.levels.is_empty()) {
             return Err(wrong(format!("mode {mode} has no levels")));
         }
@@ -189,7 +200,41 @@ impl NodeModel {
 
     /// Share of a processor that is left for relaying beside a load.
     pub(crate) fn relay_capacity(&self, load_ratio: f64) -> f64 {
-        self.capacity_ratio * (1.0 - load_ratio).max(MIN_RELAY_SHARE)
+        self.capacity_ratio * relay_share(load_ratio)
+    }
+}
+
+/// Share of its capacity that a node has for relaying beside a load.
+pub(crate) fn relay_share(load_ratio: f64) -> f64 {
+    (1.0 - load_ratio).max(MIN_RELAY_SHARE)
+}
+
+/// Path of the first number of a model that is no time, size, rate or count of a measurement.
+fn absurd_number(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::Number(number) => {
+            number.as_f64().is_none_or(|it| it.abs() > MAX_NUMBER).then(String::new)
+        }
+        serde_json::Value::Array(values) => values
+            .iter()
+            .enumerate()
+            .find_map(|(i, value)| Some(format!("[{i}]{}", absurd_number(value)?))),
+        serde_json::Value::Object(fields) => fields
+            .iter()
+            .find_map(|(name, value)| Some(format!(".{name}{}", absurd_number(value)?))),
+        _ => None,
+    }
+}
+
+/// What makes a fit impossible.
+fn impossible(fit: &DelayFit) -> Option<&'static str> {
+    let is_ordered = |range: Range| 0.0 <= range.min && range.min <= range.max;
+    match fit {
+        _ if !(0.0..=1.0).contains(&fit.load_ratio) => Some("a load_ratio is not from 0 to 1"),
+        _ if !(0.0..=1.0).contains(&fit.loss_ratio) => Some("a loss_ratio is not from 0 to 1"),
+        _ if !is_ordered(fit.size_bytes) => Some("a range size_bytes is in disorder"),
+        _ if !is_ordered(fit.rate_pps) => Some("a range rate_pps is in disorder"),
+        _ => None,
     }
 }
 
@@ -240,6 +285,7 @@ mod tests {
             ("{}", "schema is ''"),
             (r#"{"schema":"dwell.node-model/2"}"#, "not dwell.node-model/1"),
             (r#"{"schema":"dwell.node-model/1"}"#, "missing field"),
+            (r#"{"schema":"dwell.node-model/1","a":[{"b":1e16}]}"#, "a[0].b is beyond 1e15"),
         ] {
             let error = NodeModel::parse(text, "m.json").unwrap_err().to_string();
             assert!(error.contains("m.json") && error.contains(words), "{error}");

@@ -9,6 +9,9 @@ use crate::usage::Usage;
 /// Largest probability that a delay lies beyond the grid although it meets no deadline.
 const MAX_TAIL: f64 = 0.001;
 
+/// Largest ratio of the grid's range to the time until the deadline at which one grid serves both.
+const MAX_COARSENESS: f64 = 16.0;
+
 /// Predicted delay over a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PathDelay {
@@ -56,13 +59,13 @@ pub(crate) fn path_delay(
     let whole: f64 = varying.iter().map(|part| part.max() - part.min()).sum();
     let range = usual.max((deadline_ns - least).min(whole));
     let step = (range / BINS as f64).max(f64::MIN_POSITIVE);
-    let sum = if varying.is_empty() || range <= 0.0 {
-        DelayGrid::of(&QuantileFunction::constant(least), 1.0)
+    let sum = convolved(&parts, step, range);
+    // Rare long delays make steps that are too long for the deadline, which then has a grid of its own.
+    let span = (deadline_ns - least).min(whole);
+    let in_time = if span > 0.0 && span < range / MAX_COARSENESS {
+        convolved(&parts, span / (BINS - 1) as f64, span).share_up_to(deadline_ns)
     } else {
-        let constant: f64 =
-            parts.iter().filter(|part| part.max() <= part.min()).map(QuantileFunction::min).sum();
-        let start = DelayGrid::of(&QuantileFunction::constant(constant), step);
-        varying.iter().fold(start, |sum, part| sum.plus(&DelayGrid::of(part, step)))
+        sum.share_up_to(deadline_ns)
     };
     let loss_ratio = 1.0 - arrival_ratio(network, path);
     PathDelay {
@@ -70,11 +73,24 @@ pub(crate) fn path_delay(
         p50_ns: sum.quantile(0.5),
         p95_ns: sum.quantile(0.95),
         p99_ns: sum.quantile(0.99),
-        probability: sum.share_up_to(deadline_ns) * (1.0 - loss_ratio),
+        probability: in_time * (1.0 - loss_ratio),
         loss_ratio,
         resolution_ns: if varying.is_empty() { 0.0 } else { step / 2.0 * count.sqrt() },
         resolution_bound_ns: if varying.is_empty() { 0.0 } else { step * count },
     }
+}
+
+/// Distribution of the sum of independent delays, in steps of `step` over `range`.
+fn convolved(parts: &[QuantileFunction], step: f64, range: f64) -> DelayGrid {
+    let (varying, constant): (Vec<_>, Vec<_>) =
+        parts.iter().partition(|part| part.max() > part.min());
+    let fixed = QuantileFunction::constant(constant.into_iter().map(QuantileFunction::min).sum());
+    if varying.is_empty() || range <= 0.0 {
+        let least = fixed.min() + varying.into_iter().map(QuantileFunction::min).sum::<f64>();
+        return DelayGrid::of(&QuantileFunction::constant(least), 1.0);
+    }
+    let start = DelayGrid::of(&fixed, step);
+    varying.into_iter().fold(start, |sum, part| sum.plus(&DelayGrid::of(part, step)))
 }
 
 /// Share of the packets that arrive.
@@ -92,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::network::tests::{constant, plain_link};
-    use crate::network::{InlineModel, NetworkBuilder};
+    use crate::network::{InlineModel, Link, NetworkBuilder};
 
     /// A line of relays with this spread (uniform) behind links of 0.8 ms.
     fn line(relays: usize, spread: f64) -> (Network, Flow, Path) {
@@ -164,6 +180,53 @@ mod tests {
         let found = beside.mean_ns - alone.mean_ns;
         assert!((found / wait - 1.0).abs() < 0.05, "{found} and {wait}");
         assert!(beside.p95_ns > alone.p95_ns);
+    }
+
+    #[test]
+    fn wait_is_longer_with_a_part_of_a_processor() {
+        let waits = [1.0, 0.1].map(|capacity_ratio| {
+            let mut builder = NetworkBuilder::default();
+            let model = InlineModel { capacity_ratio, cost_ns: Some(100_000.0), ..constant(1e6) };
+            let kind = builder.relay(model.relay("m", "translate"));
+            for (name, relay) in [("a", None), ("r", Some(kind)), ("b", None)] {
+                builder.node(name, relay).unwrap();
+            }
+            let link = builder.link_kind(Link { rate_bps: None, ..plain_link(1.0) });
+            builder.link(0, 1, link).unwrap();
+            builder.link(1, 2, link).unwrap();
+            let network = builder.build().unwrap();
+            let path = network.path(&[0, 1, 2]).unwrap();
+            let (_, flow, _) = line(1, 0.0);
+            let mut usage = Usage::default();
+            // Half of the capacity: 500 packets/s per tenth of a processor.
+            let rate_pps = 5_000.0 * capacity_ratio;
+            usage.add(&network, &Flow { rate_pps, ..flow.clone() }, &path);
+            path_delay(&network, &usage, &flow, &path, 1e9).mean_ns - 1e6
+        });
+        assert!((waits[1] / waits[0] - 10.0).abs() < 0.01, "{waits:?}");
+    }
+
+    #[test]
+    fn rare_long_delays_do_not_hide_a_missed_deadline() {
+        // A quarter of 99 % of the delays is below 5 ms; 1 % is up to an hour.
+        for (longest, deadline, met) in [(3.6e12, 5e6, 0.99 / 4.0), (60e9, 15e6, 0.99 * 0.75)] {
+            let mut builder = NetworkBuilder::default();
+            let quantiles = vec![(0.0, 0.0), (0.99, 20e6), (1.0, longest)];
+            let residual_ns = Some(quantiles.try_into().unwrap());
+            let model = InlineModel { residual_ns, ..constant(0.0) };
+            let kind = builder.relay(model.relay("m", "translate"));
+            for (name, relay) in [("a", None), ("r", Some(kind)), ("b", None)] {
+                builder.node(name, relay).unwrap();
+            }
+            let link = builder.link_kind(Link { rate_bps: None, ..plain_link(1.0) });
+            builder.link(0, 1, link).unwrap();
+            builder.link(1, 2, link).unwrap();
+            let network = builder.build().unwrap();
+            let path = network.path(&[0, 1, 2]).unwrap();
+            let (_, flow, _) = line(1, 0.0);
+            let found = path_delay(&network, &Usage::default(), &flow, &path, deadline);
+            assert!((found.probability - met).abs() < 0.001, "{found:?}, not {met}");
+        }
     }
 
     #[test]

@@ -35,7 +35,8 @@ struct Search {
     least_ns: f64,
 }
 
-/// Chooses a path for each flow of the network, the largest flow first, and predicts all delays.
+/// Chooses a path for each flow of the network, those without a choice first and then the largest, and
+/// predicts all delays.
 ///
 /// Of the paths that meet the deadline, the one whose busiest relay or link is used least is
 /// chosen; if none does, the one with the highest probability. No relay or link is used above its
@@ -44,7 +45,12 @@ pub fn predict(network: &Network, topology: &str, request: &Request) -> Predicti
     let flows = network.flows();
     let mut usage = Usage::default();
     let mut order: Vec<usize> = (0..flows.len()).collect();
-    order.sort_by(|a, b| bits_per_second(&flows[*b]).total_cmp(&bits_per_second(&flows[*a])));
+    // Flows without a choice take their paths before others may.
+    order.sort_by(|a, b| {
+        let (a, b) = (&flows[*a], &flows[*b]);
+        let has_choice = a.path.is_empty().cmp(&b.path.is_empty());
+        has_choice.then(bits_per_second(b).total_cmp(&bits_per_second(a)))
+    });
     let mut searches: Vec<Option<Search>> = vec![None; flows.len()];
     for i in order.iter().copied() {
         let search = search(network, &usage, &flows[i], request);
@@ -241,17 +247,21 @@ fn path_prediction(
     request: &Request,
 ) -> PathPrediction {
     let delay = path_delay(network, usage, flow, path, request.deadline_ns);
+    let bottleneck_ratio = usage.bottleneck(network, path, flow);
+    // Above capacity, a queue grows without end.
+    let is_stable = bottleneck_ratio <= 1.0;
+    let probability = if is_stable { delay.probability } else { 0.0 };
     PathPrediction {
         nodes: path.nodes.iter().map(|node| network.name(*node).to_owned()).collect(),
         hops: path.hops.len(),
         mean_ns: delay.mean_ns,
-        p50_ns: delay.p50_ns,
-        p95_ns: delay.p95_ns,
-        p99_ns: delay.p99_ns,
-        probability: delay.probability,
+        p50_ns: delay.p50_ns.filter(|_| is_stable),
+        p95_ns: delay.p95_ns.filter(|_| is_stable),
+        p99_ns: delay.p99_ns.filter(|_| is_stable),
+        probability,
         loss_ratio: delay.loss_ratio,
-        meets: delay.probability >= request.probability,
-        bottleneck_ratio: usage.bottleneck(network, path, flow),
+        meets: probability >= request.probability,
+        bottleneck_ratio,
         resolution_ns: delay.resolution_ns,
         resolution_bound_ns: delay.resolution_bound_ns,
         extrapolated: extrapolations(network, usage, flow, path),
@@ -458,6 +468,9 @@ mod tests {
         let reason = prediction.flows[4].reason.clone().unwrap();
         assert!(reason.contains("load above capacity: the link from 'sender'"), "{reason}");
         assert!(reason.contains("142 % of its rate"), "{reason}");
+        let overloaded = prediction.flows[4].fewest_hops.as_ref().unwrap();
+        assert!(!overloaded.meets && overloaded.probability == 0.0, "{overloaded:?}");
+        assert_eq!((overloaded.p50_ns, overloaded.p95_ns), (None, None));
         let loads: Vec<usize> = prediction.links.iter().map(|link| link.flows).collect();
         assert_eq!(loads, [2; 5]);
         assert!(prediction.links.iter().all(|link| link.rate_ratio.unwrap() <= 1.0));

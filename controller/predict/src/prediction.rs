@@ -44,7 +44,7 @@ pub struct PathPrediction {
     pub hops: usize,
     /// Mean delay of packets that arrive.
     pub mean_ns: f64,
-    /// Median of packets that arrive; null beyond the grid.
+    /// Median of packets that arrive; null beyond the grid, or above capacity.
     pub p50_ns: Option<f64>,
     /// 95th percentile; null beyond the grid.
     pub p95_ns: Option<f64>,

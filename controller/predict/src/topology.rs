@@ -43,7 +43,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::PredictError;
 use crate::network::{Flow, InlineModel, Link, MAX_ELEMENTS, Network, NetworkBuilder, Relay};
-use crate::node_model::NodeModel;
+use crate::node_model::{NodeModel, relay_share};
 use crate::quantile_function::QuantileFunction;
 
 /// Mode of relays that name none.
@@ -343,7 +343,11 @@ impl TopologyFile {
             }
             let (model, found) = models.find(entry).map_err(wrong)?;
             let relay = match found {
-                Found::Inline(inline) => inline.relay(&model, mode),
+                Found::Inline(inline) => {
+                    let relay = inline.relay(&model, mode);
+                    let capacity_ratio = relay.capacity_ratio * relay_share(load.as_f64());
+                    Relay { capacity_ratio, ..relay }
+                }
                 Found::Fitted(fitted) => Relay::of(&model, fitted, mode, load.as_f64())
                     .map_err(|error| wrong(error.to_string()))?,
             };
@@ -499,6 +503,21 @@ rate = "200pps"
 
     fn read(text: &str) -> Result<Network, PredictError> {
         TopologyFile::parse(text)?.network(&BTreeMap::new())
+    }
+
+    #[test]
+    fn load_leaves_less_capacity_to_a_relay() {
+        for (load, capacity) in [("0%", 1.0), ("20%", 0.8), ("90%", 0.5)] {
+            for model in ["\"slow\"", "{ delay = \"1ms\", cost = \"1ms\" }"] {
+                let relay = format!("relay = {{ model = {model}, load = \"{load}\", mode");
+                let network =
+                    read(&TEXT.replace("relay = { model = \"slow\", mode", &relay)).unwrap();
+                let relays =
+                    (0..network.node_count() as u32).filter_map(|node| network.relay(node));
+                let least = relays.map(|relay| relay.capacity_ratio).fold(1.0, f64::min);
+                assert_eq!(least, capacity, "{relay}");
+            }
+        }
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_predict::{NodeModel, Request, TopologyFile, predict};
 use dwell_units::Nanos;
+
+/// Largest file that is read. A topology of 100,000 nodes has 14 MB.
+const MAX_FILE_LEN: u64 = 256 << 20;
 
 /// Arguments of `predict`.
 #[derive(Debug, clap::Args)]
@@ -54,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut models = BTreeMap::new();
     for name in file.model_files() {
         let path = folder.join(&name);
-        let text = fs::read_to_string(&path).map_err(|error| {
+        let text = read_bounded(&path).map_err(|error| {
             Failure::usage(format!(
                 "{}: cannot read model {}: {error}; write it with `dwell fit RUN -o {name}`",
                 args.topology.display(),
@@ -79,6 +82,18 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
+    read_bounded(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Reads a regular file of at most [`MAX_FILE_LEN`].
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let file = fs::metadata(path)?;
+    if !file.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    if file.len() > MAX_FILE_LEN {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is longer than 256 MiB"));
+    }
+    fs::read_to_string(path)
 }

@@ -146,7 +146,7 @@ fn run_does_not_overtake_one_that_waits() {
         return;
     }
     let sandbox = Sandbox::new();
-    let plan = sandbox.plan(1);
+    let plan = sandbox.plan(3);
     let place = Store::open(&sandbox.data()).unwrap().queue().unwrap();
     let output = sandbox.dwell(&["run", &plan]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
