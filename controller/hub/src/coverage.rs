@@ -93,9 +93,8 @@ impl ExpectedProbes {
     /// Returns the number of probes that were due in [from, to) while the reflector was paused, so that
     /// their loss is maintenance.
     pub fn unanswerable(&self, from_ns: i64, to_ns: i64) -> f64 {
-        let reflected = |due: Vec<TimeSpan>| {
-            length(&due) - length(&subtract(&due, &self.reflector_pauses))
-        };
+        let reflected =
+            |due: Vec<TimeSpan>| length(&due) - length(&subtract(&due, &self.reflector_pauses));
         self.sum(from_ns, to_ns, reflected).unwrap_or(0.0)
     }
 
@@ -214,7 +213,11 @@ mod tests {
         assert_eq!((coverage(900), coverage(3_601)), (Some(0.25), Some(1.0)));
         assert_eq!(probes.coverage(15 * HOUR, 24 * HOUR, 5), None);
         let unanswerable = |from: i64, to: i64| probes.unanswerable(from * HOUR, to * HOUR);
-        assert_eq!([unanswerable(10, 11), unanswerable(11, 12)], [0.0, 900.0], "one of both paused");
+        assert_eq!(
+            [unanswerable(10, 11), unanswerable(11, 12)],
+            [0.0, 900.0],
+            "one of both paused"
+        );
     }
 
     #[test]

@@ -142,7 +142,9 @@ mod tests {
     #[test]
     fn full_disk_has_a_remedy() {
         let error = |is_full| HubError::Database { is_full, source: "locked".into() }.to_string();
-        assert!(error(true).ends_with("free space on its disk, or keep rows for fewer days (--keep)"));
+        assert!(
+            error(true).ends_with("free space on its disk, or keep rows for fewer days (--keep)")
+        );
         assert_eq!(error(false), "the hub's database failed");
     }
 }

@@ -158,9 +158,8 @@ pub(super) fn read(
     let of_span = |span: &Span| {
         let mut rows = Vec::new();
         let starts = (span.from_ns.saturating_sub(half), span.to_ns.saturating_sub(half));
-        let touched = |partition: &&Partition| {
-            partition.start_ns < span.to_ns && starts.0 < partition.end_ns
-        };
+        let touched =
+            |partition: &&Partition| partition.start_ns < span.to_ns && starts.0 < partition.end_ns;
         for partition in partitions.iter().filter(touched) {
             let mut select = db.prepare_cached(&sql(SELECT, *partition))?;
             let mut found = select.query(params![span.stream.0, starts.0, starts.1])?;

@@ -70,8 +70,7 @@ pub(crate) fn start_just_before_a_boundary_belongs_to_the_interval(create: Creat
     for jitter in [-10, 0, 10] {
         let mut store = create();
         let mut agent = Agent::new("a", 1, 1, day + jitter);
-        let records: Vec<_> =
-            (1..=12).map(|ms| agent.rollup(Level::FiveMinutes, &[ms])).collect();
+        let records: Vec<_> = (1..=12).map(|ms| agent.rollup(Level::FiveMinutes, &[ms])).collect();
         deliver(&mut *store, &agent.node, &message(&records)).unwrap();
         let starts = |store: &mut dyn HubStore, resolution| {
             rows(store, resolution).iter().map(|row| row.start_ns).collect::<Vec<_>>()
