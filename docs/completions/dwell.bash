@@ -1732,7 +1732,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__hub)
-            opts="-h --embedded --interval --keep --tag --data --help schedule nodes help"
+            opts="-h --embedded --interval --keep --tag --accept-clock --data --help schedule nodes help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -542,6 +542,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_sub
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l tag -d 'Collect from the devices with this tag; may be repeated [default: all devices]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l embedded -d 'Store results in SQLite and collect them from the devices over SSH, in one process; for up to 100 nodes'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l accept-clock -d 'Accept the clock of this machine although it is more than 2 days from the hub\'s last time, as after a longer stop'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -f -a "schedule" -d 'Check, apply and list schedules: who measures whom, how and when'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -f -a "nodes" -d 'List the nodes that the hub knows, with what is wrong with them'
