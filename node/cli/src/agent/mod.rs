@@ -86,6 +86,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Threads come and go, and files are deleted while they run.
     process::share_descriptors();
     let mut agent = Agent::start(config)?;
+    // Of the program, an agent needs a small part from here on.
+    let _ = process::release_code();
     if !args.quiet {
         crate::say(&format!("agent {} is running", agent.config.node));
     }
