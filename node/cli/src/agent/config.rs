@@ -1,6 +1,5 @@
 //! Configuration file of an agent.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -148,10 +147,10 @@ impl AgentConfig {
     /// All entries, each with the version of its schedule: own ones first. An entry of the hub with the
     /// name of an own one is left out.
     pub(super) fn merged(&self, schedule: Option<&NodeSchedule>) -> (NodeSchedule, Vec<Name>) {
-        let own: BTreeSet<_> = self.entries.iter().map(|entry| &entry.name).collect();
+        let is_own = |name: &Name| self.entries.iter().any(|own| own.name == *name);
         let of_hub = schedule.map_or(&[][..], |schedule| &schedule.entries);
         let (hidden, added): (Vec<_>, Vec<_>) =
-            of_hub.iter().cloned().partition(|entry| own.contains(&entry.name));
+            of_hub.iter().cloned().partition(|entry| is_own(&entry.name));
         let version = schedule.map_or(0, |schedule| schedule.version);
         let entries = [&self.entries[..], &added].concat();
         let all = NodeSchedule { version, node: self.node.clone(), entries };
