@@ -10,8 +10,8 @@ NODES ?= x86_64 aarch64 armv7 armv6
 # Seconds of fuzzing per target.
 TIME ?= 60
 
-# Tools from crates.io; each is built once, into a directory of its version.
-TOOLS := target/tools
+# Tools from crates.io; each is built once, into a directory of its version. DWELL_TOOLS is an absolute path.
+TOOLS := $(or $(DWELL_TOOLS),target/tools)
 DENY := $(TOOLS)/cargo-deny@0.20.2
 FUZZ := $(TOOLS)/cargo-fuzz@0.13.2
 DEB := $(TOOLS)/cargo-deb@3.8.0
@@ -30,7 +30,7 @@ run: setup-run build ## run plans/quick.toml: round trips in an idle and a loade
 	@target/release/roundtrip $(ARGS)
 
 # The peers and tools are built in parallel with the lint, because compilers mostly wait for one another.
-test: setup-packages ## run everything that CI runs
+test: setup-packages ## run every test that needs no virtual machine
 	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers firmware
 	tests/run
 
@@ -145,9 +145,10 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::completions
 
-accuracy: setup-packages ## check delay components against known delays, and verdicts of pace against known limits (docs/anatomy.md)
+accuracy: setup-packages ## check delay components against known delays, verdicts of pace against known limits, and predictions against measured delays (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 	DWELL_VERDICTS=strict $(CARGO) test --release --locked -p dwell --test controller -- verdicts:: --nocapture --test-threads=1
+	DWELL_PREDICTIONS=strict $(CARGO) test --release --locked -p dwell --test controller -- predictions:: --nocapture --test-threads=1
 	DWELL_AUDIT_TABLES=1000 $(CARGO) test --release --locked -p dwell-audit --test false_alarms -- --nocapture
 
 bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads

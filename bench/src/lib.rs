@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod echo;
+mod first_figure;
 mod interrupt;
 mod lab;
 mod machine;

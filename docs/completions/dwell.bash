@@ -40,8 +40,14 @@ _dwell() {
             dwell,export)
                 cmd="dwell__subcmd__export"
                 ;;
+            dwell,fit)
+                cmd="dwell__subcmd__fit"
+                ;;
             dwell,help)
                 cmd="dwell__subcmd__help"
+                ;;
+            dwell,hub)
+                cmd="dwell__subcmd__hub"
                 ;;
             dwell,import)
                 cmd="dwell__subcmd__import"
@@ -63,6 +69,12 @@ _dwell() {
                 ;;
             dwell,ping)
                 cmd="dwell__subcmd__ping"
+                ;;
+            dwell,predict)
+                cmd="dwell__subcmd__predict"
+                ;;
+            dwell,query)
+                cmd="dwell__subcmd__query"
                 ;;
             dwell,range)
                 cmd="dwell__subcmd__range"
@@ -163,8 +175,14 @@ _dwell() {
             dwell__subcmd__help,export)
                 cmd="dwell__subcmd__help__subcmd__export"
                 ;;
+            dwell__subcmd__help,fit)
+                cmd="dwell__subcmd__help__subcmd__fit"
+                ;;
             dwell__subcmd__help,help)
                 cmd="dwell__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__help,hub)
+                cmd="dwell__subcmd__help__subcmd__hub"
                 ;;
             dwell__subcmd__help,import)
                 cmd="dwell__subcmd__help__subcmd__import"
@@ -186,6 +204,12 @@ _dwell() {
                 ;;
             dwell__subcmd__help,ping)
                 cmd="dwell__subcmd__help__subcmd__ping"
+                ;;
+            dwell__subcmd__help,predict)
+                cmd="dwell__subcmd__help__subcmd__predict"
+                ;;
+            dwell__subcmd__help,query)
+                cmd="dwell__subcmd__help__subcmd__query"
                 ;;
             dwell__subcmd__help,range)
                 cmd="dwell__subcmd__help__subcmd__range"
@@ -238,6 +262,21 @@ _dwell() {
             dwell__subcmd__help__subcmd__device,show)
                 cmd="dwell__subcmd__help__subcmd__device__subcmd__show"
                 ;;
+            dwell__subcmd__help__subcmd__hub,nodes)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__nodes"
+                ;;
+            dwell__subcmd__help__subcmd__hub,schedule)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__schedule"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__schedule,apply)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__apply"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__schedule,check)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__check"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__schedule,history)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__history"
+                ;;
             dwell__subcmd__help__subcmd__lab,down)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__down"
                 ;;
@@ -270,6 +309,57 @@ _dwell() {
                 ;;
             dwell__subcmd__help__subcmd__serve,token)
                 cmd="dwell__subcmd__help__subcmd__serve__subcmd__token"
+                ;;
+            dwell__subcmd__hub,help)
+                cmd="dwell__subcmd__hub__subcmd__help"
+                ;;
+            dwell__subcmd__hub,nodes)
+                cmd="dwell__subcmd__hub__subcmd__nodes"
+                ;;
+            dwell__subcmd__hub,schedule)
+                cmd="dwell__subcmd__hub__subcmd__schedule"
+                ;;
+            dwell__subcmd__hub__subcmd__help,help)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__help,nodes)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__nodes"
+                ;;
+            dwell__subcmd__hub__subcmd__help,schedule)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__schedule,apply)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__apply"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__schedule,check)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__check"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__schedule,history)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__history"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule,apply)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__apply"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule,check)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__check"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule,help)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule,history)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__history"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule__subcmd__help,apply)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__apply"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule__subcmd__help,check)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__check"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule__subcmd__help,help)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__schedule__subcmd__help,history)
+                cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__history"
                 ;;
             dwell__subcmd__lab,down)
                 cmd="dwell__subcmd__lab__subcmd__down"
@@ -374,7 +464,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit note delete replay device serve completions help"
+            opts="-h -V --help --version ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit fit predict note delete replay device serve hub query completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -855,8 +945,38 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__fit)
+            opts="-o -h --where --output --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --where)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__help)
-            opts="ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit note delete replay device serve completions help"
+            opts="ping range reflect node-sim relay pace load trace lab agent doctor worker run runs show report compare export import audit fit predict note delete replay device serve hub query completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1065,9 +1185,107 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__help__subcmd__fit)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub)
+            opts="schedule nodes"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__nodes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__schedule)
+            opts="check apply history"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1303,6 +1521,34 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__help__subcmd__predict)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__query)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__help__subcmd__range)
             opts="calibrate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1478,6 +1724,290 @@ _dwell() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub)
+            opts="-h --embedded --interval --keep --tag --accept-clock --data --help schedule nodes help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help)
+            opts="schedule nodes help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__nodes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__schedule)
+            opts="check apply history"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__nodes)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule)
+            opts="-h --help check apply history help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__apply)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__check)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__help)
+            opts="check apply history help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__help__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__schedule__subcmd__history)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2309,6 +2839,78 @@ _dwell() {
                     return 0
                     ;;
                 --warm-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__predict)
+            opts="-h --deadline --probability --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --probability)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__query)
+            opts="-h --metric --last --from --to --step --measure --protocol --format --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --metric)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --last)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --step)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --measure)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --protocol)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "table csv json" -- "${cur}"))
+                    return 0
+                    ;;
+                --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

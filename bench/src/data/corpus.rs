@@ -26,7 +26,7 @@ const FAILED_SHARE: f64 = 1e-4;
 const MAX_NANOS: f64 = 9e9;
 
 /// Returns a file of this number of rows in `folder`, created on first use.
-pub(super) fn csv(folder: &Path, rows: u64) -> Result<PathBuf> {
+pub(crate) fn csv(folder: &Path, rows: u64) -> Result<PathBuf> {
     let path = folder.join(format!("roundtrip-{rows}.csv"));
     if !path.exists() {
         eprintln!("creating {}", path.display());

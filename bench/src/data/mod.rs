@@ -2,9 +2,8 @@
 //! trial. pandas processes the same data in alternation with dwell, so that disturbances affect
 //! both.
 
-mod corpus;
+pub(crate) mod corpus;
 mod goals;
-mod page;
 mod pandas;
 mod recording;
 mod timed;
@@ -18,6 +17,7 @@ use anyhow::{Context, Result, ensure};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::{Value, json};
 
+use crate::first_figure::first_figure_ms;
 use crate::judge::{Judged, conclude, table};
 use crate::lab::sibling;
 use crate::{Machine, Table};
@@ -101,7 +101,7 @@ fn measure(args: &Args, folder: &Path, dwell: &Path) -> Result<Measured, Failure
         let mut report = on(dwell, &data, &["report", "last", "-o"]);
         measured.report.push(timed(folder, report.arg(&html))?.cost);
         measured.report_bytes = fs::metadata(&html)?.len();
-        measured.first_figure_ms.extend(page::first_figure_ms(&html)?);
+        measured.first_figure_ms.extend(first_figure_ms(&html)?);
     }
     eprintln!("recording");
     measured.recording = recording::measure(dwell, folder, args.rounds)?;

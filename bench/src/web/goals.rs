@@ -16,6 +16,9 @@ pub(super) struct Measured {
     /// Event streams open at the same time, and resident memory with them in MB.
     pub(super) streams: Option<u64>,
     pub(super) streams_mb: Option<f64>,
+    /// Times until the page of a large run has answered, and until its first figure is drawn, in ms.
+    pub(super) page_ms: Vec<f64>,
+    pub(super) first_figure_ms: Vec<f64>,
     /// Rounds of experiments.
     pub(super) rounds: Vec<Round>,
 }
@@ -65,6 +68,18 @@ pub(super) fn judge(measured: &Measured, streams: u64) -> Vec<Judged> {
             Unit::Count,
         )
         .with_note(measured.streams_mb.map(|mb| format!("{mb:.1} MB resident"))),
+        Judged::new(
+            "run page of 10 million samples: answer",
+            paired::location(&measured.page_ms),
+            Bound::AtMost(200.0),
+            Unit::Ms,
+        ),
+        Judged::new(
+            "run page of 10 million samples: first figure",
+            paired::location(&measured.first_figure_ms),
+            Bound::AtMost(1_000.0),
+            Unit::Ms,
+        ),
         Judged::new(
             "live page: share of a processor that the server uses",
             paired::location(&of(|round| round.one.cpu)),

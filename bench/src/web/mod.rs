@@ -1,5 +1,5 @@
-//! The web controller under load: requests, event streams, memory, and whether watching an experiment
-//! disturbs it.
+//! The web controller under load: requests, event streams, memory, the page of a large run, and whether
+//! watching an experiment disturbs it.
 
 mod client;
 mod goals;
@@ -18,6 +18,8 @@ use dwell_node_cli::{Exit, Failure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
+use crate::data::corpus;
+use crate::first_figure::first_figure_ms;
 use crate::judge::{conclude, table};
 use crate::lab::sibling;
 use crate::{Interrupt, Machine, Server};
@@ -33,6 +35,12 @@ const PAGES: usize = 20;
 
 /// Updates that are added to the about two per second of an experiment: ten are the goal.
 const ADDED_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
+
+/// Samples of a large run.
+const SAMPLES: u64 = 10_000_000;
+
+/// Times that its page is opened.
+const PAGE_OPENINGS: usize = 10;
 
 /// Time for an experiment to end, besides its probes.
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -122,6 +130,20 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Measured> {
         }
         measured.rounds.push(turns);
     }
+    eprintln!("run page of {SAMPLES} samples");
+    controller.import(&corpus::csv(folder.path(), SAMPLES)?)?;
+    let mut client = Client::connect(controller.address)?;
+    let (_, body) = client.send("GET /api/v1/runs/last", None)?;
+    let shown: Value = serde_json::from_str(&body)?;
+    let page = format!("/runs/{}", shown["run"].as_str().context("the run has no name")?);
+    for _ in 0..PAGE_OPENINGS {
+        let start = Instant::now();
+        let (status, _) = client.send(&format!("GET {page}"), None)?;
+        ensure!(status == 200, "the page of the run has status {status}");
+        measured.page_ms.push(start.elapsed().as_secs_f64() * 1e3);
+        let address = format!("http://{}{page}", controller.address);
+        measured.first_figure_ms.extend(first_figure_ms(address)?);
+    }
     controller.server.stop()?;
     Ok(measured)
 }
@@ -205,6 +227,16 @@ impl Controller {
             // One call, so that lines of two processes do not mix.
             file.write_all(format!("{update}\n").as_bytes())?;
         }
+        Ok(())
+    }
+
+    /// Imports a file, which becomes the newest run.
+    fn import(&self, csv: &Path) -> Result<()> {
+        let mut command = Command::new(&self.dwell);
+        command.args(["import", "--data"]).arg(&self.data).arg(csv);
+        let output = command.output().context("cannot start dwell import")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "cannot import {}: {said}", csv.display());
         Ok(())
     }
 

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use dwell_report::model::{Claim, ClaimUnit, ClaimVerdict};
 
 use crate::evidence::{Bound, Evidence};
+use crate::published;
 
 /// Limit of a claim.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
-    /// Number in the paper.
-    Published(f64),
+    /// Number in the paper: [`published::of_claim`].
+    Published,
     /// Own limit, where the paper gives no number.
     Own(f64),
 }
@@ -109,7 +110,10 @@ impl Judgement {
     /// The judged claim.
     fn into_claim(self, id: &str, claim: &str, limit: Limit, unit: ClaimUnit) -> Claim {
         let (limit, published) = match limit {
-            Limit::Published(limit) => (Some(limit), Some(limit)),
+            Limit::Published => {
+                let published = published::of_claim(id);
+                (Some(published), Some(published))
+            }
             Limit::Own(limit) => (Some(limit), None),
         };
         Claim {

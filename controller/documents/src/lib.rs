@@ -11,6 +11,7 @@ mod lines;
 mod miya_2020;
 mod miya_2020_idle;
 mod mok_2015;
+mod published;
 mod ramstetter;
 mod replay;
 mod roedlach_vock;

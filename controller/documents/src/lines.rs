@@ -155,8 +155,8 @@ pub const LINES: &[Line] = &[
     line(
         "S0.27",
         "conclusion: balance load by CPU and traffic",
-        LeftOut,
-        "judged is whether a busy relay is slower; dwell chooses no relays",
+        Improved,
+        "`dwell fit` and `dwell predict` choose relays by delay, CPU and traffic (docs/predict.md); judged is whether a busy relay is slower",
     ),
     line(
         "S1.1",

@@ -19,6 +19,7 @@ use dwell_stats::Quantile;
 use crate::Document;
 use crate::evidence::{Evidence, number};
 use crate::judgement::{ClaimSpec, Judgement, Limit};
+use crate::published::of_claim;
 
 pub(crate) const CITE: &str = "Miya 2020";
 
@@ -57,34 +58,38 @@ const CLAIMS: [RelayClaim; 15] = [
     ClaimSpec {
         id: "S0.18",
         claim: "Relaying in a program takes at least 10x the node delay of kernel routing (95th percentiles).",
-        limit: Limit::Published(10.0),
+        limit: Limit::Published,
         unit: ClaimUnit::Times,
         judge: |of| node_delay::crossing(&of.route, &of.translate),
     },
     ClaimSpec {
         id: "S0.19-route",
         claim: "Routed packets: the node delay is below 5 % of the link delay (NLR).",
-        limit: Limit::Published(0.05),
+        limit: Limit::Published,
         unit: ClaimUnit::Share,
-        judge: |of| ratio::judge(&of.route, &of.nlr, |bound| bound.at_most(0.05)),
+        judge: |of| {
+            ratio::judge(&of.route, &of.nlr, |bound| bound.at_most(of_claim("S0.19-route")))
+        },
     },
     ClaimSpec {
         id: "S0.19-translate",
         claim: "Packets relayed by a program: the node delay is about 30 % of the link delay (NLR), taken \
                 here as 15 to 60 %.",
-        limit: Limit::Published(0.3),
+        limit: Limit::Published,
         unit: ClaimUnit::Share,
         judge: |of| ratio::judge(&of.translate, &of.nlr, |bound| bound.within(0.15, 0.6)),
     },
     ClaimSpec {
         id: "S0.20",
         claim: "Encrypted packets above 1,200 B: the node delay exceeds the link delay.",
-        limit: Limit::Published(1.0),
+        limit: Limit::Published,
         unit: ClaimUnit::Share,
         judge: |of| {
             let large =
                 |trial: &TrialData| number(trial, "payload_bytes").is_some_and(|b| b > 1_200.0);
-            ratio::judge(&of.encrypt.filter(large), &of.nlr, |bound| bound.at_least(1.0))
+            ratio::judge(&of.encrypt.filter(large), &of.nlr, |bound| {
+                bound.at_least(of_claim("S0.20"))
+            })
         },
     },
     ClaimSpec {
@@ -139,7 +144,7 @@ const CLAIMS: [RelayClaim; 15] = [
         id: "S0.23",
         claim: "Crossing to user space and back costs more than 100 us (claimed for a Pi Zero; judged for \
                 this machine, 95th percentile).",
-        limit: Limit::Published(1e5),
+        limit: Limit::Published,
         unit: ClaimUnit::Ns,
         judge: |of| node_delay::cost(&of.route, &of.translate),
     },

@@ -5,10 +5,13 @@
 
 mod claims;
 
+use std::sync::LazyLock;
+
 use dwell_report::analysis::paced::is_paced;
 use dwell_report::model::quantity::count;
 use dwell_report::model::{Published, PublishedLimit, PublishedRate, PublishedSender, RunData};
 use dwell_units::{BitRate, Bytes};
+use serde::Deserialize;
 
 use crate::Document;
 
@@ -23,88 +26,97 @@ pub(crate) const DOCUMENT: Document = Document {
     published,
 };
 
-/// A board of table 2 (S2.7) with its verdict (S2.8).
+/// The boards of table 2 (S2.7) with their verdicts, and the rates in the text (S2.8). Requested were 1,
+/// 5, 10, 50, 100 and 1,000 Mbit/s, as far as the interface supports them (S2.5).
+static PAPER: LazyLock<Paper> = LazyLock::new(|| read().unwrap_or_default());
+
+fn read() -> Result<Paper, toml::de::Error> {
+    toml::from_str(include_str!("../data/mok-2015/boards.toml"))
+}
+
+/// The file of boards.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paper {
+    board: Vec<Board>,
+    rate: Vec<MeasuredRate>,
+}
+
+/// A board with its verdict.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Board {
-    name: &'static str,
+    name: String,
     cpu_mhz: u32,
     ram_mib: u64,
-    /// Interface speed: "FE" is 100 Mbit/s, "GE" 1 Gbit/s.
-    link: BitRate,
-    os: &'static str,
+    /// Interface speed.
+    link: RateText,
+    os: String,
     /// Approximate price in 2015.
     price_usd: u32,
     /// Networks it can measure with packets of every tested size.
-    all_sizes: PublishedLimit,
+    all_sizes: Option<LimitText>,
     /// Networks it can measure with large packets.
-    large_packets: PublishedLimit,
+    large_packets: Option<LimitText>,
+    /// Place in the document.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
+    source: String,
 }
 
-const fn mbit(rate: u64) -> BitRate {
-    BitRate(rate * 1_000_000)
-}
-
-/// Table 2 and the verdicts, in the order of the paper (S2.7, S2.8). That the TP-LINK measures less
-/// than 100 Mbit/s with packets of 576 B and more is from section 4 beside figure 3, not from its
-/// verdict.
-const BOARDS: [Board; 4] = [
-    Board {
-        name: "TP-LINK ML-3020",
-        cpu_mhz: 400,
-        ram_mib: 32,
-        link: mbit(100),
-        os: "OpenWrt 12.09",
-        price_usd: 20,
-        all_sizes: PublishedLimit::Below(mbit(50)),
-        large_packets: PublishedLimit::Below(mbit(100)),
-    },
-    Board {
-        name: "Raspberry Pi I (B)",
-        cpu_mhz: 700,
-        ram_mib: 512,
-        link: mbit(100),
-        os: "OpenWrt 12.09",
-        price_usd: 35,
-        all_sizes: PublishedLimit::NotSuitable,
-        large_packets: PublishedLimit::NotSuitable,
-    },
-    Board {
-        name: "Raspberry Pi II (B)",
-        cpu_mhz: 900,
-        ram_mib: 1_024,
-        link: mbit(100),
-        os: "OpenWrt 12.09",
-        price_usd: 35,
-        all_sizes: PublishedLimit::UpTo(mbit(10)),
-        large_packets: PublishedLimit::UpTo(mbit(50)),
-    },
-    Board {
-        name: "ECS LIVA",
-        cpu_mhz: 2_000,
-        ram_mib: 2_048,
-        link: mbit(1_000),
-        os: "Ubuntu 14.04",
-        price_usd: 130,
-        all_sizes: PublishedLimit::UpTo(mbit(50)),
-        large_packets: PublishedLimit::UpTo(mbit(100)),
-    },
-];
-
-/// Rates that the text gives as a number (S2.8); the figures are not digitised. Requested were 1,
-/// 5, 10, 50, 100 and 1,000 Mbit/s, as far as the interface supports them (S2.5, S2.7).
-const RATES: [PublishedRate; 3] = [
-    rate("Raspberry Pi I (B)", (mbit(1), mbit(100)), 0, mbit(17)),
-    rate("ECS LIVA", (mbit(1_000), mbit(1_000)), 0, mbit(760)),
-    rate("ECS LIVA", (mbit(1_000), mbit(1_000)), 25, mbit(430)),
-];
-
-const fn rate(
-    sender: &'static str,
-    requested: (BitRate, BitRate),
+/// A rate in the text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeasuredRate {
+    sender: String,
+    /// Smallest and largest requested rate.
+    requested: (RateText, RateText),
     flows: u32,
-    measured: BitRate,
-) -> PublishedRate {
-    let (frame, ip) = (Bytes(1_514), Bytes(1_500));
-    PublishedRate { cite: CITE, sender, requested, flows, frame, ip, measured }
+    measured: RateText,
+    /// Place in the document.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
+    source: String,
+}
+
+/// A rate such as `50Mbit/s`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct RateText(BitRate);
+
+impl TryFrom<String> for RateText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("'{text}' is no rate"))
+    }
+}
+
+/// A verdict on a board.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LimitText {
+    UpTo(RateText),
+    Below(RateText),
+}
+
+/// A board without a verdict on rates is not suitable.
+fn limit(verdict: Option<LimitText>) -> PublishedLimit {
+    match verdict {
+        Some(LimitText::UpTo(RateText(rate))) => PublishedLimit::UpTo(rate),
+        Some(LimitText::Below(RateText(rate))) => PublishedLimit::Below(rate),
+        None => PublishedLimit::NotSuitable,
+    }
+}
+
+fn rate(found: &'static MeasuredRate) -> PublishedRate {
+    PublishedRate {
+        cite: CITE,
+        sender: &found.sender,
+        requested: (found.requested.0.0, found.requested.1.0),
+        flows: found.flows,
+        frame: Bytes(1_514),
+        ip: Bytes(1_500),
+        measured: found.measured.0,
+    }
 }
 
 /// The boards and rates, for a run that measures send-time accuracy.
@@ -114,7 +126,7 @@ fn published(run: &RunData) -> Published {
     }
     Published {
         senders: senders(),
-        rates: RATES.to_vec(),
+        rates: PAPER.rate.iter().map(rate).collect(),
         remarks: vec!["Below are the boards of Mok 2015, which does not define accurate."],
         ..Published::default()
     }
@@ -122,23 +134,26 @@ fn published(run: &RunData) -> Published {
 
 /// The boards with their verdicts, in the order of the paper.
 pub(crate) fn senders() -> Vec<PublishedSender> {
-    BOARDS.iter().map(sender).collect()
+    PAPER.board.iter().map(sender).collect()
 }
 
-fn sender(board: &Board) -> PublishedSender {
+fn sender(board: &'static Board) -> PublishedSender {
     PublishedSender {
         cite: CITE,
-        name: board.name,
+        name: &board.name,
         engine: "kernel module",
         hardware: format!(
             "{} MHz, {} MiB, {} interface, {}, about ${} then",
             count(board.cpu_mhz.into()),
             count(board.ram_mib),
-            board.link,
+            board.link.0,
             board.os,
             board.price_usd
         ),
-        largest: vec![("all sizes", board.all_sizes), ("large packets", board.large_packets)],
+        largest: vec![
+            ("all sizes", limit(board.all_sizes)),
+            ("large packets", limit(board.large_packets)),
+        ],
     }
 }
 
@@ -147,25 +162,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_board_and_rate_is_read_and_has_a_source() {
+        let paper = read().unwrap();
+        assert_eq!((paper.board.len(), paper.rate.len()), (4, 3));
+        let boards = paper.board.iter().map(|board| &board.source);
+        let rates = paper.rate.iter().map(|rate| &rate.source);
+        assert!(boards.chain(rates).all(|source| source.contains("section 4")));
+    }
+
+    #[test]
     fn published_rates_fit_interface_and_packet_size() {
-        for board in BOARDS {
-            let (all, large) = (board.all_sizes.rate(), board.large_packets.rate());
-            assert!(all <= large && large <= Some(board.link), "{}", board.name);
+        for board in &PAPER.board {
+            let limits = [board.all_sizes, board.large_packets].map(|it| limit(it).rate());
+            assert!(limits[0] <= limits[1] && limits[1] <= Some(board.link.0), "{}", board.name);
         }
     }
 
     #[test]
     fn published_rate_is_below_the_requested_rate() {
-        for rate in RATES {
-            let board = BOARDS.iter().find(|board| board.name == rate.sender).unwrap();
-            assert!(rate.requested.0 <= rate.requested.1 && rate.requested.1 <= board.link);
+        for rate in PAPER.rate.iter().map(rate) {
+            let board = PAPER.board.iter().find(|board| board.name == rate.sender).unwrap();
+            assert!(rate.requested.0 <= rate.requested.1 && rate.requested.1 <= board.link.0);
             assert!(rate.measured < rate.requested.1, "{}", board.name);
         }
     }
 
     #[test]
     fn published_verdicts_print_as_in_the_paper() {
-        let words = BOARDS.map(|board| board.all_sizes.to_string());
+        let words: Vec<_> =
+            PAPER.board.iter().map(|board| limit(board.all_sizes).to_string()).collect();
         assert_eq!(words, ["below 50Mbit/s", "not suitable", "10Mbit/s", "50Mbit/s"]);
     }
 }

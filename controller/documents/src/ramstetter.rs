@@ -16,6 +16,7 @@ use dwell_report::model::{ClaimUnit, ClaimVerdict, JudgedClaims, Published, RunD
 use crate::Document;
 use crate::evidence::{Bound, Comparison, Evidence};
 use crate::judgement::{ClaimSpec, Judgement, Limit, between, nothing};
+use crate::published::of_claim;
 
 const CITE: &str = "Ramstetter";
 
@@ -36,9 +37,6 @@ const STAMPS: &str = "stamps";
 
 /// Parameter of the engine of the reflector.
 const ENGINE: &str = "reflect.engine";
-
-/// Largest difference between the driver's log and ping that the paper reports (section 5).
-const MAX_LOG_DIFFERENCE: f64 = 200e3;
 
 /// Result of trials without a delay by the driver's timestamps.
 const NO_DRIVER_TIMESTAMPS: &str = "Here: no reply has a timestamp of the driver.";
@@ -122,7 +120,7 @@ const CLAIMS: [SetUpClaim; 9] = [
     ClaimSpec {
         id: "S1.8-log",
         claim: "Ping and the log of the driver differ by up to 0.2 ms (mean difference of a trial).",
-        limit: Limit::Published(MAX_LOG_DIFFERENCE),
+        limit: Limit::Published,
         unit: ClaimUnit::Ns,
         judge: |of| of.log_difference(),
     },
@@ -292,7 +290,7 @@ impl SetUps<'_> {
             delay(level.value),
             between(level, delay),
         );
-        Judgement::new(level.at_most(MAX_LOG_DIFFERENCE), level.value, words)
+        Judgement::new(level.at_most(of_claim("S1.8-log")), level.value, words)
             .with_bound(level, &[&stamped])
     }
 }

@@ -277,10 +277,23 @@ impl<'a> Deployed<'a> {
     /// # Errors
     /// The device is leased to another run ([`FleetError::Leased`]), or the node does not start.
     pub(crate) fn start(self, lease: &Lease) -> Result<StartedNode, FleetError> {
-        let binary = self.binary;
         let lease = argument(lease);
-        let arguments = format!("worker --silence-timeout {SILENCE_TIMEOUT} --lease {lease}");
-        let Deployment { device, mut process, facts, .. } = self.run(&arguments)?;
+        self.start_worker(&format!("--silence-timeout {SILENCE_TIMEOUT} --lease {lease}"))
+    }
+
+    /// Starts the node without a lease, beside runs that use the device. It ends after `silence` without
+    /// a request.
+    ///
+    /// # Errors
+    /// The node does not start.
+    pub(crate) fn start_unleased(self, silence: &str) -> Result<StartedNode, FleetError> {
+        self.start_worker(&format!("--silence-timeout {silence}"))
+    }
+
+    fn start_worker(self, options: &str) -> Result<StartedNode, FleetError> {
+        let binary = self.binary;
+        let Deployment { device, mut process, facts, .. } =
+            self.run(&format!("worker {options}"))?;
         let late = format!("the node program did not start within {} s", START_TIMEOUT.as_secs());
         process.limit(START_TIMEOUT);
         let hello = match read_frame::<Event>(&mut process.output) {

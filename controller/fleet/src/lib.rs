@@ -25,6 +25,7 @@ mod node_process;
 mod nodes;
 mod parallel;
 mod routes;
+mod spool_link;
 mod ssh;
 mod ssh_fleet;
 
@@ -43,6 +44,7 @@ pub use node_binaries::{NODES_DIR, NodeBinaries, NodeBinary};
 pub use node_clock::{ClockReadings, TrialEdge};
 pub use nodes::{ClockDomain, Nodes};
 pub use routes::Routes;
+pub use spool_link::{MAX_REQUEST_INTERVAL, SpoolLink, SpoolRecords};
 pub use ssh::SSH_COMMAND;
 
 /// Nodes that can be reached.

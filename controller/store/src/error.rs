@@ -98,6 +98,8 @@ pub enum StoreError {
     Leased(Box<Lease>),
     #[error("another runner is active in {}; wait for it, or use another --data directory", .0.display())]
     Busy(PathBuf),
+    #[error("another hub is active in {}; stop it, or use another --data directory", .0.display())]
+    HubBusy(PathBuf),
 }
 
 impl StoreError {

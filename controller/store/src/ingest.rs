@@ -17,10 +17,12 @@ use crate::stage::{BatchConsumer, Stage};
 use crate::views::{SeriesBuilder, StoredSeries};
 
 /// Columns drawn in figures. Each takes space in the catalogue, so only the delay components of
-/// Miya 2020 are included. The others are in the samples, and their figures in the summary.
-const DRAWN_COLUMNS: [Column; 15] = [
+/// Miya 2020 and the round trip of Ramstetter's driver are included. The others are in the samples, and
+/// their figures in the summary.
+const DRAWN_COLUMNS: [Column; 16] = [
     Column::Rtt,
     Column::RttKernel,
+    Column::RttDriver,
     Column::OneWayForward,
     Column::OneWayBackward,
     Column::Residence,

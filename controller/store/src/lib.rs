@@ -37,7 +37,7 @@ pub use device::{CheckResult, DeviceCheck, DeviceRow, LastCheck, Lease};
 pub use dwell_record::TrialState;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
-pub use lock::{ImportLock, RunnerLock};
+pub use lock::{HubLock, ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter, SpikeWriter};
 pub use queue::QueuePlace;
 pub use run::{

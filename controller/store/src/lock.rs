@@ -1,4 +1,4 @@
-//! Locks of a data directory: one runner at a time, one importer for each imported run, and one
+//! Locks of a data directory: one runner and one hub at a time, one importer for each imported run, and one
 //! process for each place in the queue of runners.
 //!
 //! All are record locks of fcntl(2). A record lock belongs to the process that took it and ends
@@ -144,6 +144,27 @@ pub(crate) fn has_runner(dir: &Path) -> bool {
     runner(dir).is_some()
 }
 
+/// Held while a hub collects records in the directory.
+#[derive(Debug)]
+pub struct HubLock {
+    _lock: RecordLock,
+}
+
+const HUB_LOCK_FILE: &str = "hub.lock";
+
+impl HubLock {
+    /// Makes this process the hub of a data directory, which must exist.
+    ///
+    /// # Errors
+    /// [`StoreError::HubBusy`] if there is another hub.
+    pub fn take(dir: &Path) -> Result<Self, StoreError> {
+        match RecordLock::take(&dir.join(HUB_LOCK_FILE))? {
+            Some(lock) => Ok(Self { _lock: lock }),
+            None => Err(StoreError::HubBusy(dir.to_owned())),
+        }
+    }
+}
+
 /// Held while a run is imported, by the process that imports it.
 #[derive(Debug)]
 pub struct ImportLock {
@@ -210,6 +231,16 @@ mod tests {
         drop(lock);
         assert!(!has_runner(dir.path()));
         RunnerLock::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn hub_lock_excludes_a_second_hub_but_no_runner() {
+        let dir = tempfile::tempdir().unwrap();
+        let hub = HubLock::take(dir.path()).unwrap();
+        assert!(matches!(HubLock::take(dir.path()), Err(StoreError::HubBusy(_))));
+        RunnerLock::take(dir.path()).unwrap();
+        drop(hub);
+        HubLock::take(dir.path()).unwrap();
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod messages;
 mod pacing;
 mod path;
 mod plan;
+mod probe_size;
 mod source;
 mod topology;
 
@@ -35,5 +36,6 @@ pub use plan::{
     Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan, StopRules,
     TrafficLoad, Transport, Trials,
 };
+pub use probe_size::ProbeSize;
 pub use source::Source;
 pub use topology::{LabSpec, LabSpecError, LabTopology, LinkPlan, Quota, Routing, Topology};

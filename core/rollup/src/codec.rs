@@ -35,6 +35,9 @@ pub const VERSION: u8 = 1;
 /// Maximum length of a message in bytes; also of one record.
 pub const MAX_MESSAGE_LEN: usize = 512 << 10;
 
+/// Largest sequence number. Databases have signed integers.
+const MAX_SEQUENCE: u64 = i64::MAX as u64;
+
 /// Length of the head of a record in bytes.
 pub const HEAD_LEN: usize = 32;
 
@@ -162,8 +165,8 @@ impl Identity {
     /// Reads the identity of a record of any version.
     ///
     /// # Errors
-    /// [`CodecError::Damaged`], or [`CodecError::Invalid`] for a node's name that is not one or
-    /// sequence number 0.
+    /// [`CodecError::Damaged`], or [`CodecError::Invalid`] for a node's name that is not one or a
+    /// sequence number outside 1 to 2^63 - 1.
     pub fn of(record: &[u8]) -> Result<Self, CodecError> {
         split(record).map(|(identity, ..)| identity)
     }
@@ -185,8 +188,8 @@ fn split(record: &[u8]) -> Result<(Identity, u8, Reader<'_>), CodecError> {
     let node =
         name.and_then(|name| name.parse().ok()).ok_or(CodecError::Invalid("name of a node"))?;
     let identity = Identity { node, incarnation: Incarnation(number(12)), sequence: number(20) };
-    if identity.sequence == 0 {
-        return Err(CodecError::Invalid("sequence number 0"));
+    if !(1..=MAX_SEQUENCE).contains(&identity.sequence) {
+        return Err(CodecError::Invalid("sequence number: not 1 to 2^63 - 1"));
     }
     Ok((identity, head[4], reader))
 }

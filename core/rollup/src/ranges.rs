@@ -75,11 +75,45 @@ impl RangeSet {
         added
     }
 
-    /// Adds all numbers of another set.
+    /// Adds all numbers of another set. The time is proportional to the number of ranges of both.
     pub fn merge(&mut self, other: &Self) {
-        for range in other.ranges() {
-            self.insert_range(range);
+        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(self.0.len().max(other.0.len()));
+        let (mut ours, mut theirs) = (&self.0[..], &other.0[..]);
+        loop {
+            let (first, last) = match (ours, theirs) {
+                ([a, rest @ ..], [b, ..]) if a.0 <= b.0 => {
+                    ours = rest;
+                    *a
+                }
+                (_, [b, rest @ ..]) => {
+                    theirs = rest;
+                    *b
+                }
+                ([a, rest @ ..], []) => {
+                    ours = rest;
+                    *a
+                }
+                ([], []) => break,
+            };
+            match merged.last_mut() {
+                Some(before) if before.1.checked_add(1).is_none_or(|next| first <= next) => {
+                    before.1 = before.1.max(last);
+                }
+                _ => merged.push((first, last)),
+            }
         }
+        self.0 = merged;
+    }
+
+    /// Number of ranges.
+    pub const fn range_count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether adding a number would not begin another range: the set has it, or one beside it.
+    pub fn touches(&self, number: u64) -> bool {
+        let at = self.0.partition_point(|range| range.1 < number.saturating_sub(1));
+        self.0.get(at).is_some_and(|range| range.0 <= number.saturating_add(1))
     }
 
     /// Whether the set has a number.
@@ -221,6 +255,29 @@ mod tests {
             let expected: Vec<_> = (1..last).filter(|number| !model.contains(number)).collect();
             prop_assert_eq!(missing, expected);
             prop_assert_eq!(set.to_string().parse(), Ok(set));
+        }
+
+        #[test]
+        fn merged_sets_equal_the_union_of_their_numbers(
+            a in prop::collection::vec((0..200_u64, 0..4_u64), 0..40),
+            b in prop::collection::vec((0..200_u64, 0..4_u64), 0..40),
+        ) {
+            let set = |ranges: &[(u64, u64)]| {
+                let mut set = RangeSet::new();
+                ranges.iter().for_each(|(first, more)| {
+                    set.insert_range(*first..=first + more);
+                });
+                set
+            };
+            let mut merged = set(&a);
+            merged.merge(&set(&b));
+            prop_assert_eq!(&merged, &set(&[a, b].concat()));
+            for number in 0..210 {
+                let mut with_number = merged.clone();
+                with_number.insert(number);
+                let begins_range = with_number.range_count() > merged.range_count();
+                prop_assert_eq!(merged.touches(number), !begins_range, "{}", number);
+            }
         }
 
         #[test]

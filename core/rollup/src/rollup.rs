@@ -91,6 +91,13 @@ impl ProbeCounts {
         decided == Some(self.sent) && self.reordered <= self.received
     }
 
+    /// Whether a stream can have these counts in an interval of this length. Sums of possible counts
+    /// overflow in no database and no histogram.
+    pub fn is_possible(&self, duration_ns: u64) -> bool {
+        let max_probes = duration_ns / MIN_PROBE_INTERVAL_NS + EXTRA_PROBES;
+        self.due() <= max_probes && self.duplicate <= MAX_DUPLICATES
+    }
+
     const fn fields(&self) -> [u64; 7] {
         let Self { sent, received, lost, late, duplicate, reordered, send_failed } = *self;
         [sent, received, lost, late, duplicate, reordered, send_failed]
@@ -190,6 +197,15 @@ pub struct Rollup {
     pub clock: ClockQuality,
 }
 
+/// Shortest interval between the probes of a stream.
+const MIN_PROBE_INTERVAL_NS: u64 = 1_000_000;
+
+/// Number of probes by which an interval may exceed its length: those of a fault or another clock rate.
+const EXTRA_PROBES: u64 = 1_000;
+
+/// Maximum number of extra replies in an interval.
+const MAX_DUPLICATES: u64 = u32::MAX as u64;
+
 const SYNCHRONISED: u8 = 1;
 const STEPPED: u8 = 1 << 1;
 const ONE_CLOCK: u8 = 1 << 2;
@@ -260,7 +276,8 @@ impl Rollup {
         let is_of_node = matches!(level, Level::TenSeconds | Level::FiveMinutes);
         let is_known = flags < BOUND << 1;
         let is_whole = level.interval().is_some_and(|interval| interval.0 as u64 == duration_ns);
-        (is_of_node && is_known && is_whole && counts.is_consistent()).then_some(Self {
+        let is_sound = counts.is_consistent() && counts.is_possible(duration_ns);
+        (is_of_node && is_known && is_whole && is_sound).then_some(Self {
             level,
             stream,
             schedule_version,

@@ -31,6 +31,7 @@ mod interval;
 mod log_counts;
 mod metric;
 mod moments;
+mod multiple_fit;
 mod one_way_path;
 mod path;
 mod percentile;
@@ -71,6 +72,7 @@ pub use interval::{
 pub use log_counts::{LogBin, LogCounts};
 pub use metric::Metric;
 pub use moments::extremes;
+pub use multiple_fit::{MultipleFit, multiple_least_squares};
 pub use one_way_path::{Leg, LinkEndpoints, Machine, OneWayPath, PathComponent};
 pub use path::{PathDelays, PathPosition, PathPositionFigures};
 pub use percentile::{median, percentile, percentile_of_sorted, percentiles};

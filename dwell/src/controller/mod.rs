@@ -6,9 +6,13 @@ mod data;
 mod delete;
 mod device;
 mod export;
+mod fit;
 mod fleet;
+mod hub;
 mod import;
 mod note;
+mod predict;
+mod query;
 mod replay;
 mod report;
 mod run;
@@ -37,6 +41,17 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     ),
     ("import", ["import ping.txt", "import capture.pcap --witness last"]),
     ("audit", ["audit table.csv", "audit log.csv --columns 'latency=RTT:us' --json"]),
+    (
+        "fit",
+        ["fit last -o relay.json", "fit 20260101-1 --where topology.quota.n2=10% -o weak.json"],
+    ),
+    (
+        "predict",
+        [
+            "predict topology.toml --deadline 5ms",
+            "predict topology.toml --deadline 20ms --probability 0.99 --json",
+        ],
+    ),
     ("note", ["note last 'new antenna'", "note 20260101-1 'rain'"]),
     ("delete", ["delete 20260101-1", "delete last --yes"]),
     ("replay", ["replay --list", "replay round-trip --short"]),
@@ -66,6 +81,19 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("serve token", ["serve token", "serve token --data /var/lib/dwell"]),
+    ("hub", ["hub --embedded", "hub --embedded --data /var/lib/dwell --keep 10s=7 --keep 5m=180"]),
+    ("hub schedule", ["hub schedule check mesh.toml", "hub schedule apply mesh.toml"]),
+    ("hub schedule check", ["hub schedule check mesh.toml", "hub schedule check mesh.toml --json"]),
+    ("hub schedule apply", ["hub schedule apply mesh.toml", "hub schedule apply - < mesh.toml"]),
+    ("hub schedule history", ["hub schedule history", "hub schedule history 3"]),
+    ("hub nodes", ["hub nodes", "hub nodes --json"]),
+    (
+        "query",
+        [
+            "query berlin:paris --last 24h",
+            "query berlin:paris --metric rtt --from 2026-11-01 --to 2026-12-01 --step 24h --format csv",
+        ],
+    ),
     ("device remove", ["device remove pi4", "device remove pi4 --yes --keep-files"]),
 ];
 
@@ -89,6 +117,10 @@ pub(crate) enum ControllerCommand {
     /// Check a published table, a description of tables or a run: numbers that contradict their
     /// rows, ticks, time-outs, closed loops, drift
     Audit(audit::Args),
+    /// Fit a model of a relaying node to a run
+    Fit(fit::Args),
+    /// Predict end-to-end delays from models, and choose relays that meet a deadline
+    Predict(predict::Args),
     /// Add a note to a run
     Note(note::Args),
     /// Delete a run and its samples
@@ -99,6 +131,10 @@ pub(crate) enum ControllerCommand {
     Device(device::Args),
     /// Serve pages and an HTTP API about runs, devices and experiments
     Serve(serve::Args),
+    /// Collect the results of a fleet's agents, and apply schedules
+    Hub(hub::Args),
+    /// Show the delays of a pair of nodes over time
+    Query(query::Args),
 }
 
 impl ControllerCommand {
@@ -113,11 +149,15 @@ impl ControllerCommand {
             Self::Export(args) => (export::run(args), &args.data),
             Self::Import(args) => (import::run(args), &args.data),
             Self::Audit(args) => (audit::run(args), &args.data),
+            Self::Fit(args) => (fit::run(args), &args.data),
+            Self::Predict(args) => return predict::run(args),
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
             Self::Replay(args) => (replay::run(args), &args.data),
             Self::Device(args) => (device::run(args), args.data()),
             Self::Serve(args) => (serve::run(args), args.data()),
+            Self::Hub(args) => (hub::run(args), args.data()),
+            Self::Query(args) => (query::run(args), &args.data),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))
     }

@@ -20,9 +20,7 @@ use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, Topology, expand}
 use dwell_report::model::Axis;
 use dwell_results::amounts;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
-use dwell_store::{
-    DeviceRow, NewRun, QueuePlace, RunKind, RunRow, RunState, RunnerLock, Store, StoreError,
-};
+use dwell_store::{DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
@@ -34,6 +32,9 @@ use progress::Progress;
 
 /// Number of trials beyond which the user must confirm.
 const MAX_UNCONFIRMED_TRIALS: usize = 10_000;
+
+/// A run that was killed while it waited keeps its place until the kernel has ended it.
+const KILLED_WAITER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval at which a run that waits looks whether it is the next one.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(50);
@@ -273,7 +274,8 @@ fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
 }
 
 /// Locks the data directory. If `waits`, waits until other runs end, and until those have run that were
-/// started before and wait, too; `None` if it was interrupted.
+/// started before and wait, too; `None` if it was interrupted. Otherwise fails while there is another run,
+/// be it one that waits.
 fn lock(
     args: &Args,
     store: &Store,
@@ -281,10 +283,11 @@ fn lock(
     stop: &AtomicBool,
     events: &mut Events,
 ) -> Result<Option<RunnerLock>, Failure> {
-    let place = if waits { Some(store.queue()?) } else { None };
+    let place = store.queue()?;
+    let since = StdInstant::now();
     let mut is_announced = false;
     loop {
-        let is_next = place.as_ref().map_or(Ok(true), QueuePlace::is_first)?;
+        let is_next = place.is_first()?;
         let locked =
             if is_next { store.lock() } else { Err(StoreError::Busy(store.dir().to_owned())) };
         match locked {
@@ -299,6 +302,9 @@ fn lock(
                 if !is_next {
                     std::thread::sleep(QUEUE_INTERVAL);
                 }
+            }
+            Err(StoreError::Busy(_)) if !is_next && since.elapsed() < KILLED_WAITER_TIMEOUT => {
+                std::thread::sleep(QUEUE_INTERVAL);
             }
             locked => return Ok(Some(locked?)),
         }

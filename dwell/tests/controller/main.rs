@@ -19,6 +19,7 @@ mod labs;
 mod microcontroller;
 mod orphans;
 mod paces;
+mod predictions;
 mod programs;
 mod reflectors;
 mod replays;

@@ -44,3 +44,22 @@ fn engine_of_the_reflector_is_an_axis() {
     }
     sandbox.assert_no_leftovers();
 }
+
+#[test]
+fn report_draws_round_trips_by_the_driver() {
+    if !as_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let text = PLAN.split("[matrix]").next().unwrap();
+    let plan = sandbox.write("driver.toml", &format!("{text}stamps = \"driver\"\n"));
+    let output = sandbox.dwell(&["run", &plan, "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    let page = sandbox.path("driver.html");
+    let output = sandbox.dwell(&["report", "last", "-o", page.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for figure in ["driver-histogram", "driver-timeline"] {
+        assert!(page.contains(&format!("id=\"figure-{figure}\"")), "no figure {figure}");
+    }
+}

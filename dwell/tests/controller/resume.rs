@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_io::process::{Handle, Signal};
+use dwell_store::Store;
 
 use crate::fixture::{Sandbox, as_root, object, stderr, stdout, wait_for_exit, wait_until};
 
@@ -137,6 +138,22 @@ fn second_runner_is_refused_and_changes_nothing() {
     assert_eq!(sandbox.query("SELECT run FROM runs"), runs);
     assert_eq!(sandbox.states("last"), ["finished"; 6]);
     sandbox.assert_no_leftovers();
+}
+
+#[test]
+fn run_does_not_overtake_one_that_waits() {
+    if !as_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
+    let place = Store::open(&sandbox.data()).unwrap().queue().unwrap();
+    let output = sandbox.dwell(&["run", &plan]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains("another runner is active in"), "{output:?}");
+    drop(place);
+    let output = sandbox.dwell(&["run", &plan, "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from boot import Spec
@@ -25,6 +27,8 @@ GUESTS = tuple(
     Spec(f"linux-{kernel.replace('.', '-')}", f"x86_64-{kernel}", memory=1024, modules=("tun",)) for kernel in KERNELS
 )
 EXAMPLE_TIMEOUT = 240
+# An example that takes longer is named, in seconds.
+LONG_EXAMPLE = 15
 # `ready FILE TEXT` waits until a background process has printed a text to a file.
 PRELUDE = """
 ready() {
@@ -116,6 +120,20 @@ COMMANDS = {
         kill -INT $!
         wait $!""",
     "load traffic": "dwell load traffic udp://127.0.0.1:9 --rate 100pps --size 100B --count 100",
+    "node-sim": """
+        dwell node-sim text+udp://127.0.0.1:7010 >simulated 2>&1 &
+        ready simulated 'listening on'
+        dwell ping -c 10 -i 0.05 text+udp://127.0.0.1:7010
+        kill -INT $!
+        wait $!""",
+    "agent": """
+        printf 'node = "a"\\nspool = "spool"\\n[[entries]]\\nname = "self"\\nreflector = "self"\\n' >agent.toml
+        printf 'target = "icmp://127.0.0.1"\\ninterval = "100ms"\\n' >>agent.toml
+        dwell agent --config agent.toml >agent 2>&1 &
+        ready agent 'is running'
+        kill -INT $!
+        wait $!
+        ls spool/records/5m/*.rec""",
     "trace": "dwell trace --flow 'udp port 5001' --interface lo --duration 1s",
     "trace --hooks netfilter": "dwell trace --flow udp --hooks netfilter --duration 1s",
     "trace --hooks tcx": "dwell trace --flow udp --hooks tcx --interface lo --duration 1s",
@@ -153,6 +171,25 @@ COMMANDS = {
     "note": "dwell note last 'in a guest'",
     "report": "dwell report last -o quick.html",
     "compare": "dwell compare \"$(date -u +%Y%m%d)-1\" last",
+    "replay": "dwell replay --list",
+    "audit": "printf 'latency_ms\\n1.5\\n2.5\\n3.5\\n' >table.csv && dwell audit table.csv",
+    "predict": """
+        printf 'version = 1\\nname = "yard"\\n[nodes]\\na = {}\\nb = {}\\n[nodes.r.model]\\ndelay = "80us"\\n' >yard.toml
+        printf 'quantiles = { p100 = "2ms" }\\n[[links]]\\nbetween = ["a", "r"]\\n' >>yard.toml
+        printf '[[links]]\\nbetween = ["r", "b"]\\n[[flows]]\\nfrom = "a"\\nto = "b"\\n' >>yard.toml
+        printf 'size = "200B"\\nrate = "100pps"\\n' >>yard.toml
+        dwell predict yard.toml --deadline 5ms""",
+    "hub": """
+        dwell hub --embedded >hub 2>&1 &
+        ready hub 'hub started'
+        kill -INT $!
+        wait $!""",
+    "hub schedule check": """
+        printf 'version = 1\\n[nodes.a]\\naddress = "192.0.2.1"\\n[nodes.b]\\naddress = "192.0.2.2"\\n' >mesh.toml
+        printf '[[measure]]\\nname = "mesh"\\nmesh = ["a", "b"]\\n' >>mesh.toml
+        dwell hub schedule check mesh.toml""",
+    "hub schedule apply": "dwell hub schedule apply mesh.toml",
+    "hub nodes": "dwell hub nodes",
     "import": "ping -c 20 -i 0.01 127.0.0.1 >ping.txt && dwell import ping.txt",
     "export": "dwell export last --format csv -o ping.csv",
     "delete": "dwell delete last --yes",
@@ -193,6 +230,7 @@ def strip():
 def type_in(guest, script, folder="/tmp/work"):
     """Types a script in a folder of the guest, as root; returns its exit code and all that it prints. The shell is bash,
     because that of busybox uses its own ip."""
+    started = time.monotonic()
     done = guest.run(
         f"mkdir -p {folder} && cd {folder} && cat >script && "
         f"PATH=/tmp/bin:$PATH timeout -s KILL {EXAMPLE_TIMEOUT} bash -e script 2>&1",
@@ -200,6 +238,8 @@ def type_in(guest, script, folder="/tmp/work"):
         check=False,
         timeout=EXAMPLE_TIMEOUT + 30,
     )
+    if (took := time.monotonic() - started) > LONG_EXAMPLE:
+        print(f"{guest.image.name}: {took:.0f} s: {script.strip().splitlines()[0]}", file=sys.stderr, flush=True)
     # Background processes of a script that failed must not disturb the next one.
     if done.returncode:
         guest.run("killall -q -9 dwell; /tmp/bin/dwell lab down --all >/dev/null 2>&1; true", check=False, timeout=60)

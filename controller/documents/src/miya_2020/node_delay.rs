@@ -11,6 +11,7 @@ use super::{
 };
 use crate::evidence::{Bound, Evidence, requested_load};
 use crate::judgement::{Judgement, between, nothing};
+use crate::published::of_claim;
 
 /// Two modes over links without a rate, and their common node-delay metric.
 fn modes<'a>(
@@ -48,7 +49,7 @@ pub(super) fn crossing(route: &Evidence, translate: &Evidence) -> Judgement {
         delay(ratio.from),
         metric::words(metric)
     );
-    Judgement::new(factor.at_least(10.0), factor.value, words)
+    Judgement::new(factor.at_least(of_claim("S0.18")), factor.value, words)
         .with_bound(factor, &[&kernel, &program])
         .with_explanation(|| explanation::wait(&program))
 }
@@ -67,7 +68,7 @@ pub(super) fn cost(route: &Evidence, translate: &Evidence) -> Judgement {
         between(more, delay),
         metric::words(metric)
     );
-    Judgement::new(more.at_least(1e5), more.value, words)
+    Judgement::new(more.at_least(of_claim("S0.23")), more.value, words)
         .with_bound(more, &[&kernel, &program])
         .with_explanation(|| explanation::wait(&program))
 }

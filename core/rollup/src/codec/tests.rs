@@ -84,7 +84,7 @@ fn any_record() -> impl Strategy<Value = Record> {
         Body::Rollup(rollup(level, &delays))
     });
     let body = prop_oneof![rollups, Just(status()), (0..2_000_usize).prop_map(samples)];
-    (1..u64::MAX, body).prop_map(|(sequence, body)| record(sequence, body))
+    (1..=MAX_SEQUENCE, body).prop_map(|(sequence, body)| record(sequence, body))
 }
 
 proptest! {
@@ -192,6 +192,19 @@ fn inconsistent_contents_are_refused() {
     let mut fewer_received = good.clone();
     fewer_received.counts = ProbeCounts { sent: 1, received: 1, ..Default::default() };
     assert!(is_refused(fewer_received));
+    // A probe every millisecond, and a margin.
+    let sent = |sent: u64| {
+        let counts = ProbeCounts { sent, lost: sent - 2, received: 2, ..Default::default() };
+        Rollup { counts, ..good.clone() }
+    };
+    assert!(!is_refused(sent(11_000)));
+    assert!(is_refused(sent(11_001)) && is_refused(sent(u64::MAX)));
+    let mut many_failed = good.clone();
+    many_failed.counts.send_failed = u64::MAX;
+    assert!(is_refused(many_failed));
+    let mut many_duplicates = good.clone();
+    many_duplicates.counts.duplicate = 1 << 32;
+    assert!(is_refused(many_duplicates));
     let mut of_hub = good.clone();
     (of_hub.level, of_hub.duration_ns) = (Level::Hour, 3_600_000_000_000);
     assert!(is_refused(of_hub));
@@ -201,9 +214,13 @@ fn inconsistent_contents_are_refused() {
 }
 
 #[test]
-fn sequence_zero_and_unknown_kinds_are_refused() {
-    let zero = encoded(&record(0, status()));
-    assert_eq!(Record::decode(&zero), Err(CodecError::Invalid("sequence number 0")));
+fn wrong_sequence_numbers_and_kinds_are_refused() {
+    for wrong in [0, MAX_SEQUENCE + 1, u64::MAX] {
+        let frame = encoded(&record(wrong, status()));
+        let error = Record::decode(&frame).unwrap_err();
+        assert!(error.to_string().starts_with("invalid sequence number"), "{wrong}: {error}");
+    }
+    assert!(Record::decode(&encoded(&record(MAX_SEQUENCE, status()))).is_ok());
     let mut kind = encoded(&record(1, status()));
     kind[4] = 9;
     assert_eq!(Record::decode(&resealed(kind)), Err(CodecError::Invalid("kind of record")));

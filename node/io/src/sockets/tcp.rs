@@ -127,7 +127,12 @@ impl TcpPort {
         sockopt::receive_errors(&fd, peer.ip(), false)?;
         sockopt::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(!options.nagle))?;
         // Nothing was sent yet, so the kernel counts offsets from the first message.
-        let stamps = timestamps::request(&fd, options.stamps, options.tx_stamps)?;
+        let stamps = match timestamps::request(&fd, options.stamps, options.tx_stamps) {
+            // The peer has reset the connection already (net/core/sock.c, `sock_set_timestamping`), which
+            // the first send reports.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => StampRequest::User,
+            requested => requested?,
+        };
         let stamped = stamps != StampRequest::User;
         Ok(Self {
             local: sockopt::local_addr(&fd)?,

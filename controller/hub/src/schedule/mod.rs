@@ -1,0 +1,14 @@
+//! Schedules: who measures whom, how, and when. A schedule is a TOML file about the whole fleet; each
+//! node receives its own part.
+
+mod cost;
+mod error;
+mod expand;
+mod file;
+mod window;
+
+pub use cost::{NodeCost, costs};
+pub use error::ScheduleError;
+pub use expand::{Entry, Expansion, expand};
+pub use file::{Limits, Measure, NodeSettings, Schedule};
+pub use window::Window;

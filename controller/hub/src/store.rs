@@ -1,0 +1,340 @@
+//! The seam between the hub and its database. One transaction stores the rows of a batch and their
+//! receipts. The rules are in `ingest`, so that all databases follow the same ones; `tests/store`
+//! checks each database.
+
+use std::collections::BTreeMap;
+
+use dwell_rollup::{BootId, Incarnation, Name, Status, Stream};
+
+use crate::dating::ClockPairing;
+use crate::error::HubError;
+use crate::incarnation::{IncarnationState, Source};
+use crate::period::{Horizons, Partition, Resolution};
+use crate::row::{NodeId, RecordKey, Row, StreamId};
+
+/// A database of a hub.
+pub trait HubStore {
+    /// Begins a transaction. Without [`HubTransaction::commit`] it has no effect. Other hubs wait, or
+    /// see the state before or after it.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    fn begin(&mut self) -> Result<Box<dyn HubTransaction + '_>, HubError>;
+
+    /// Begins a transaction that only reads, from one state of the database.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    fn begin_to_read(&mut self) -> Result<Box<dyn HubTransaction + '_>, HubError>;
+}
+
+/// A stream with its sender.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SentStream {
+    /// Number in the store.
+    pub id: StreamId,
+    /// The node that sends the probes.
+    pub sender: Name,
+    /// Reflector, protocol and schedule entry.
+    pub stream: Stream,
+}
+
+/// A time span of a stream, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The stream.
+    pub stream: StreamId,
+    /// Start; part of the span.
+    pub from_ns: i64,
+    /// End; not part of the span.
+    pub to_ns: i64,
+}
+
+/// A record without a plausible time, or with that of a clock that was not synchronised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndatedRecord {
+    /// The node.
+    pub node: NodeId,
+    /// The record.
+    pub key: RecordKey,
+    /// Its kernel.
+    pub boot_id: BootId,
+    /// Arrival in nanoseconds since 1970.
+    pub arrival_ns: i64,
+    /// Measured time on CLOCK_BOOTTIME in nanoseconds.
+    pub measured_boot_ns: i64,
+    /// The record's own measured time in nanoseconds since 1970; `None` if it is implausible.
+    pub own_ns: Option<i64>,
+    /// Time by which it is stored: by a clock pairing of the same boot, or its own.
+    pub dated_ns: Option<i64>,
+    /// The encoding.
+    pub raw: Vec<u8>,
+}
+
+/// A status of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredStatus {
+    /// The node.
+    pub node: NodeId,
+    /// The record.
+    pub key: RecordKey,
+    /// CLOCK_REALTIME of the record, or its time by a clock pairing, in nanoseconds.
+    pub wall_ns: i64,
+    /// Arrival in nanoseconds since 1970.
+    pub arrival_ns: i64,
+    /// The status.
+    pub status: Status,
+}
+
+/// Bytes that are no record of their node, or of an unknown version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredBadRecord {
+    /// Number in the store.
+    pub id: i64,
+    /// The node.
+    pub node: NodeId,
+    /// First arrival in nanoseconds since 1970.
+    pub arrival_ns: i64,
+    /// Number of arrivals.
+    pub arrivals: u64,
+    /// The version, if only that is unknown.
+    pub version: Option<u8>,
+    /// Why it is not stored as a record.
+    pub reason: String,
+    /// The bytes.
+    pub raw: Vec<u8>,
+}
+
+/// Number of records of a node by what was done with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Stored, with or without a time.
+    pub stored: u64,
+    /// Arrived again.
+    pub duplicates: u64,
+    /// Older than the retention of their level: receipted, not stored.
+    pub expired: u64,
+    /// Bad: kept raw.
+    pub bad: u64,
+    /// Samples that were not requested: neither stored nor receipted.
+    pub unrequested: u64,
+    /// Neither stored nor receipted now, because the node has too many incarnations or gaps. The node
+    /// delivers them again. Not counted in the database.
+    pub deferred: u64,
+}
+
+impl Counts {
+    /// Adds other counts.
+    pub fn add(&mut self, other: &Self) {
+        self.stored += other.stored;
+        self.duplicates += other.duplicates;
+        self.expired += other.expired;
+        self.bad += other.bad;
+        self.unrequested += other.unrequested;
+        self.deferred += other.deferred;
+    }
+}
+
+/// A node in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredNode {
+    /// Number in the store.
+    pub id: NodeId,
+    /// Name.
+    pub name: Name,
+    /// Last arrival of a record in nanoseconds since 1970.
+    pub last_arrival_ns: Option<i64>,
+    /// Records since the database was created.
+    pub counts: Counts,
+    /// Records without a plausible time.
+    pub undated: u64,
+}
+
+/// An applied schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedSchedule {
+    /// Version, from 1.
+    pub version: u64,
+    /// Time of its application in nanoseconds since 1970.
+    pub applied_ns: i64,
+    /// Who applied it, as `USER@HOST`.
+    pub author: String,
+    /// The file.
+    pub text: String,
+}
+
+/// A transaction. Every method fails if the database does.
+#[expect(clippy::missing_errors_doc, reason = "every method fails if the database does")]
+pub trait HubTransaction {
+    /// Makes all changes durable.
+    fn commit(self: Box<Self>) -> Result<(), HubError>;
+
+    /// Returns the time that [`Self::set_clock`] stored last; `None` in a new database.
+    fn clock(&mut self) -> Result<Option<i64>, HubError>;
+
+    /// Stores the time of the hub, in nanoseconds since 1970.
+    fn set_clock(&mut self, now_ns: i64) -> Result<(), HubError>;
+
+    /// Returns the numbers of nodes, adding nodes that are missing.
+    fn add_nodes(&mut self, names: &[Name]) -> Result<Vec<NodeId>, HubError>;
+
+    /// Returns all nodes, by name.
+    fn nodes(&mut self) -> Result<Vec<StoredNode>, HubError>;
+
+    /// Adds to the counts of a node, and notes an arrival.
+    fn count(&mut self, node: NodeId, counts: &Counts, arrival_ns: i64) -> Result<(), HubError>;
+
+    /// Returns the numbers of streams of a node, adding those that are missing while the node has
+    /// fewer than `limit`; `None` beyond.
+    fn add_streams(
+        &mut self,
+        node: NodeId,
+        streams: &[Stream],
+        limit: u64,
+    ) -> Result<Vec<Option<StreamId>>, HubError>;
+
+    /// Notes the starts of rows of streams, in nanoseconds since 1970. The last one counts.
+    fn note_streams(&mut self, last: &[(StreamId, i64)]) -> Result<(), HubError>;
+
+    /// Removes streams whose last row starts before this time.
+    fn remove_streams(&mut self, before_ns: i64) -> Result<(), HubError>;
+
+    /// Returns the streams of a sender, or of all senders.
+    fn streams(&mut self, sender: Option<&Name>) -> Result<Vec<SentStream>, HubError>;
+
+    /// Returns the states of incarnations, and locks them until the end of the transaction, also those
+    /// that are not stored yet: two hubs may store the first records of one at the same time. An unknown
+    /// incarnation has the default state. A batch asks once, in ascending order.
+    fn incarnations(&mut self, sources: &[Source]) -> Result<Vec<IncarnationState>, HubError>;
+
+    /// Counts a new incarnation of a node on a day, which is in days since 1970, unless `limit` were
+    /// counted on that day. Returns whether it is counted.
+    fn admit_incarnation(&mut self, node: NodeId, day: i64, limit: u64) -> Result<bool, HubError>;
+
+    /// Stores the states of incarnations.
+    fn set_incarnations(&mut self, states: &[(Source, IncarnationState)]) -> Result<(), HubError>;
+
+    /// Returns all incarnations of a node.
+    fn incarnations_of(
+        &mut self,
+        node: NodeId,
+    ) -> Result<Vec<(Incarnation, IncarnationState)>, HubError>;
+
+    /// Adds rows of records to a partition, creating it. A row that is there stays.
+    fn add_rows(&mut self, partition: Partition, rows: &[Row]) -> Result<(), HubError>;
+
+    /// Removes rows of records from a partition, which need not exist.
+    fn remove_rows(
+        &mut self,
+        partition: Partition,
+        rows: &[(StreamId, i64, RecordKey)],
+    ) -> Result<(), HubError>;
+
+    /// Replaces or removes computed rows, by stream and start.
+    fn set_computed(
+        &mut self,
+        resolution: Resolution,
+        rows: &[(StreamId, i64, Option<Row>)],
+    ) -> Result<(), HubError>;
+
+    /// Returns the rows whose middle is in each span, in ascending order of start and key
+    /// ([`Resolution::middle`]).
+    fn rows(&mut self, resolution: Resolution, spans: &[Span]) -> Result<Vec<Vec<Row>>, HubError>;
+
+    /// Returns the stored horizons.
+    fn horizons(&mut self) -> Result<Horizons, HubError>;
+
+    /// Stores horizons, and drops the partitions before them. Returns the dropped partitions.
+    fn drop_expired(&mut self, horizons: &Horizons) -> Result<Vec<Partition>, HubError>;
+
+    /// Adds clock pairings of a boot. One that is there stays, synchronised if either is.
+    fn add_pairings(
+        &mut self,
+        pairings: &[(NodeId, BootId, ClockPairing)],
+        arrival_ns: i64,
+    ) -> Result<(), HubError>;
+
+    /// Returns the clock pairings of a boot.
+    fn pairings(&mut self, node: NodeId, boot: BootId) -> Result<Vec<ClockPairing>, HubError>;
+
+    /// Counts bytes of new undated records of a node, unless it would have more than `limit` bytes.
+    /// Returns whether they are counted.
+    fn admit_undated(&mut self, node: NodeId, bytes: u64, limit: u64) -> Result<bool, HubError>;
+
+    /// Adds undated records that are admitted, or changes the time by which they are dated.
+    fn set_undated(&mut self, records: &[UndatedRecord]) -> Result<(), HubError>;
+
+    /// Returns at most `limit` undated records of a boot, dated or not, that were measured in
+    /// [from, to) on CLOCK_BOOTTIME, in ascending order of that time and their key, behind `after`.
+    fn undated(
+        &mut self,
+        of: (NodeId, BootId),
+        from_ns: i64,
+        to_ns: i64,
+        after: Option<(i64, RecordKey)>,
+        limit: u64,
+    ) -> Result<Vec<UndatedRecord>, HubError>;
+
+    /// Adds statuses. A status that is there stays.
+    fn add_statuses(&mut self, statuses: &[StoredStatus]) -> Result<(), HubError>;
+
+    /// Removes statuses, by node, time and record.
+    fn remove_statuses(&mut self, statuses: &[(NodeId, i64, RecordKey)]) -> Result<(), HubError>;
+
+    /// Returns the statuses of a node in [from, to), by time.
+    fn statuses(
+        &mut self,
+        node: NodeId,
+        from_ns: i64,
+        to_ns: i64,
+    ) -> Result<Vec<StoredStatus>, HubError>;
+
+    /// Returns the newest status of a node by time.
+    fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError>;
+
+    /// Keeps a bad record once, whatever the number of its arrivals, while the node has at most
+    /// `limit` bytes of them; each counts as at least 256 bytes. Returns whether it is kept. The time
+    /// that this takes does not grow with the number of kept records.
+    fn keep_bad(&mut self, bad: &StoredBadRecord, limit: u64) -> Result<bool, HubError>;
+
+    /// Returns bad records of a node, or of all nodes, the newest first.
+    fn bad(&mut self, node: Option<NodeId>, limit: u64) -> Result<Vec<StoredBadRecord>, HubError>;
+
+    /// Returns kept records of unknown versions with a number above `after`, in ascending order.
+    fn unknown_versions(
+        &mut self,
+        after: i64,
+        limit: u64,
+    ) -> Result<Vec<StoredBadRecord>, HubError>;
+
+    /// Removes a bad record.
+    fn remove_bad(&mut self, id: i64) -> Result<(), HubError>;
+
+    /// Removes what is no longer needed: statuses before `statuses_before_ns`, clock pairings and
+    /// dated records that arrived before `dated_before_ns`, undated and bad records that arrived
+    /// before `undated_before_ns`.
+    fn remove_old(
+        &mut self,
+        statuses_before_ns: i64,
+        dated_before_ns: i64,
+        undated_before_ns: i64,
+    ) -> Result<(), HubError>;
+
+    /// Stores a schedule with the part of each node, under the next version, which `parts` receives.
+    fn add_schedule(
+        &mut self,
+        applied_ns: i64,
+        author: &str,
+        text: &str,
+        parts: &dyn Fn(u64) -> BTreeMap<Name, String>,
+    ) -> Result<u64, HubError>;
+
+    /// Returns all schedules, the oldest first.
+    fn schedules(&mut self) -> Result<Vec<AppliedSchedule>, HubError>;
+
+    /// Returns the version of the newest schedule.
+    fn newest_version(&mut self) -> Result<Option<u64>, HubError>;
+
+    /// Returns the part of a node in a version.
+    fn node_schedule(&mut self, version: u64, node: &Name) -> Result<Option<String>, HubError>;
+}

@@ -1,0 +1,142 @@
+//! One test suite for all databases of a hub.
+
+mod agent;
+mod collect;
+mod order;
+mod state;
+mod suite;
+
+use dwell_hub::{HubError, SqliteStore};
+
+use state::TestStore;
+
+/// Runs a test of the suite with each database.
+macro_rules! suite {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[test]
+            fn $test() {
+                super::suite::$test(&super::sqlite_store);
+            })+
+        }
+    };
+}
+
+suite!(
+    clock_at_1970_is_dated_by_a_later_status,
+    clock_years_ahead_is_undated_until_a_pairing,
+    computed_rows_equal_the_merge_of_their_records,
+    corrupt_record_among_a_thousand_is_kept_raw,
+    day_and_hour_are_recomputed_when_a_late_record_arrives,
+    dropped_records_are_not_missing,
+    duplicate_is_receipted_and_not_doubled,
+    expired_record_is_receipted_and_counted,
+    failed_transaction_changes_nothing,
+    flood_of_incarnations_is_bounded,
+    flood_of_small_bad_records_is_bounded,
+    flood_of_streams_and_bad_bytes_is_bounded,
+    flood_of_undated_records_is_bounded,
+    forged_node_name_is_kept_raw_without_a_receipt,
+    kept_record_without_a_place_stays_kept,
+    late_record_of_14_days_is_stored_and_of_16_is_undated,
+    nearer_pairing_moves_a_dated_record,
+    query_has_counts_coverage_and_supported_percentiles,
+    query_names_what_exists,
+    resent_record_after_its_partition_is_gone_is_a_duplicate,
+    schedule_versions_are_kept,
+    start_just_before_a_boundary_belongs_to_the_interval,
+    stepped_clock_keeps_its_own_times,
+    stream_without_rows_is_removed,
+    time_before_synchronisation_is_corrected,
+    two_machines_of_one_name_are_both_kept,
+    unknown_version_is_stored_after_the_upgrade,
+    unrequested_samples_have_no_receipt,
+    wrong_clock_of_the_hub_changes_nothing,
+);
+
+/// A store in a directory of its own.
+fn sqlite_store() -> TestStore {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    TestStore { store: Box::new(store), _dir: dir }
+}
+
+#[test]
+fn full_disk_makes_no_record_bad() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = SqliteStore::open(dir.path()).unwrap();
+    let mut agent = agent::Agent::new("a", 1, 1, agent::NOW - agent::HOUR);
+    store.limit_pages(60).unwrap();
+    let mut delivered = Vec::new();
+    let error = loop {
+        let message = agent.messages_of_an_hour();
+        match agent::deliver(&mut store, &agent.node, &message) {
+            Ok(_) => delivered.push(message),
+            Err(error) => {
+                delivered.push(message);
+                break error;
+            }
+        }
+        assert!(delivered.len() < 1_000);
+    };
+    assert!(error.is_full(), "{error:?}");
+    let bad = |store: &mut SqliteStore| {
+        use dwell_hub::store::HubStore;
+        store.begin_to_read().unwrap().bad(None, 1).unwrap().len()
+    };
+    assert_eq!(bad(&mut store), 0);
+    store.limit_pages(u32::MAX).unwrap();
+    let mut expected = sqlite_store();
+    for message in &delivered {
+        agent::deliver(&mut store, &agent.node, message).unwrap();
+        agent::deliver(&mut *expected.store, &agent.node, message).unwrap();
+    }
+    assert_eq!(state::state(&mut store), state::state(&mut *expected.store));
+    assert_eq!(bad(&mut store), 0);
+}
+
+#[test]
+fn two_hubs_store_the_same_records_at_once() {
+    use dwell_rollup::Level;
+    let mut messages = Vec::new();
+    for node in ["a", "b", "c"] {
+        let mut agent = agent::Agent::new(node, 1, 1, agent::NOW - agent::HOUR);
+        for ms in 1..=12 {
+            let record = agent.rollup(Level::FiveMinutes, &[ms]);
+            messages.push((agent.node.clone(), agent::message([&record])));
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let hubs = [false, true].map(|is_reversed| {
+        let (mut store, mut messages) = (SqliteStore::open(dir.path()).unwrap(), messages.clone());
+        if is_reversed {
+            messages.reverse();
+        }
+        std::thread::spawn(move || {
+            for (node, message) in &messages {
+                agent::deliver(&mut store, node, message).unwrap();
+            }
+        })
+    });
+    for hub in hubs {
+        hub.join().unwrap();
+    }
+    let mut expected = sqlite_store();
+    for (node, message) in &messages {
+        agent::deliver(&mut *expected.store, node, message).unwrap();
+    }
+    let mut store = SqliteStore::open(dir.path()).unwrap();
+    assert_eq!(state::state(&mut store), state::state(&mut *expected.store));
+}
+
+#[test]
+fn second_process_reads_while_the_hub_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(SqliteStore::open_to_read(dir.path()), Err(HubError::Missing(_))));
+    let mut hub = SqliteStore::open(dir.path()).unwrap();
+    let mut reader = SqliteStore::open_to_read(dir.path()).unwrap();
+    let mut agent = agent::Agent::new("a", 1, 1, agent::NOW - agent::HOUR);
+    let message = agent.messages_of_an_hour();
+    agent::deliver(&mut hub, &agent.node, &message).unwrap();
+    assert_eq!(state::state(&mut reader), state::state(&mut hub));
+}

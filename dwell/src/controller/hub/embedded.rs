@@ -1,0 +1,410 @@
+//! `dwell hub --embedded`: one process with SQLite that collects from devices over SSH.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolLink};
+use dwell_hub::store::HubStore;
+use dwell_hub::{
+    CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
+    SqliteStore, accept_clock, expire, simultaneous_agents, store_unknown_versions,
+};
+use dwell_node_cli::{Exit, Failure, say};
+use dwell_results::chain;
+use dwell_results::device::KnownDevice;
+use dwell_rollup::{Incarnation, Level, Name, NodeSchedule, RangeSet, SpoolCursor, StatusFile};
+use dwell_store::{HubLock, Store, StoreError};
+use dwell_units::Nanos;
+use jiff::Timestamp;
+
+use super::super::data::{DataArgs, say_problem};
+
+/// Time between looks at a stop request.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time between the starts of connections to different devices.
+const START_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time between looks at the catalogue of devices.
+const DEVICES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time between removals of expired rows.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Longest interval of collection: a schedule takes effect within 60 s.
+const MAX_INTERVAL: Duration = Duration::from_secs(50);
+
+/// Time between checks whether two agents of a node run at once, which read all its incarnations.
+const SIMULTANEOUS_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Maximum number of reasons of bad records that are printed per round.
+const MAX_REASONS: usize = 3;
+
+/// Options of the embedded hub.
+#[derive(Debug, clap::Args)]
+pub(super) struct EmbeddedArgs {
+    /// Store results in SQLite and collect them from the devices over SSH, in one process; for up to
+    /// 100 nodes
+    #[arg(long, required = true)]
+    embedded: bool,
+
+    /// Time between collections from a device, at most 50s
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = interval)]
+    interval: Duration,
+
+    /// Days to keep rows of a resolution: 10s, 5m, 1h or 1d; may be repeated [default: 10s=3, 5m=90,
+    /// 1h=800, 1d=3660]
+    #[arg(long, value_name = "RESOLUTION=DAYS", value_parser = keep)]
+    keep: Vec<(Resolution, u32)>,
+
+    /// Collect from the devices with this tag; may be repeated [default: all devices]
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    tag: Vec<String>,
+
+    /// Accept the clock of this machine although it is more than 2 days from the hub's last time, as
+    /// after a longer stop
+    #[arg(long)]
+    accept_clock: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = text.parse::<Nanos>().map_err(|error| error.to_string())?.to_std();
+    if time < Duration::from_secs(1) || time > MAX_INTERVAL {
+        return Err(format!("'{text}' is not in 1s to {}s", MAX_INTERVAL.as_secs()));
+    }
+    Ok(time)
+}
+
+fn keep(text: &str) -> Result<(Resolution, u32), String> {
+    let wrong = || "write it like 10s=7: 10s, 5m, 1h or 1d, and a number of days".to_owned();
+    let (resolution, days) = text.split_once('=').ok_or_else(wrong)?;
+    let resolution = Resolution::named(resolution).ok_or_else(wrong)?;
+    Ok((resolution, days.parse().map_err(|_| wrong())?))
+}
+
+/// Everything that the threads share.
+struct Shared {
+    store: Mutex<SqliteStore>,
+    binaries: NodeBinaries,
+    rules: Rules,
+    interval: Duration,
+    stop: Arc<AtomicBool>,
+}
+
+/// Runs the hub until a signal.
+pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure> {
+    let mut retention = Retention::default();
+    for (resolution, days) in &args.keep {
+        retention.set(*resolution, *days);
+    }
+    retention.check().map_err(|error| Failure::usage(format!("--keep: {error}")))?;
+    let program = std::env::current_exe().context("cannot locate the dwell executable")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    dwell_node_cli::on_signal(&stop)?;
+    let dir = data.data.clone();
+    let catalogue = data.open()?;
+    let _lock = HubLock::take(&dir)?;
+    let mut store = SqliteStore::open(&dir)?;
+    let rules = Rules { retention, ..Rules::default() };
+    if args.accept_clock {
+        accept_clock(&mut store, now_ns())?;
+    }
+    let upgraded = store_unknown_versions(&mut store, &rules)?;
+    if upgraded > 0 {
+        say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
+    }
+    let shared = Arc::new(Shared {
+        store: Mutex::new(store),
+        binaries: NodeBinaries::find(&program)?,
+        rules,
+        interval: args.interval,
+        stop,
+    });
+    let mut hub = Supervisor { shared, tags: args.tag.clone(), dir, collecting: BTreeMap::new() };
+    hub.run(&catalogue);
+    say("dwell: hub stopped");
+    Ok(Exit::Measured)
+}
+
+/// Starts and ends the collection from each device.
+struct Supervisor {
+    shared: Arc<Shared>,
+    tags: Vec<String>,
+    dir: PathBuf,
+    collecting: BTreeMap<String, Collecting>,
+}
+
+/// The thread that collects from one device.
+struct Collecting {
+    device: Device,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Supervisor {
+    fn run(&mut self, catalogue: &Store) {
+        let mut announced = false;
+        let mut expired: Option<Instant> = None;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            // The catalogue may be locked for a moment; collection goes on.
+            if let Err(error) = self.follow_catalogue(catalogue) {
+                say(&format!("dwell: devices are not read: {}", chain(&error)));
+            }
+            if !announced {
+                let (dir, count) = (self.dir.display(), self.collecting.len());
+                say(&format!("dwell: hub started on {dir}, {count} devices"));
+                announced = true;
+            }
+            if expired.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {
+                self.expire();
+                expired = Some(Instant::now());
+            }
+            self.wait(DEVICES_INTERVAL);
+        }
+        for collecting in self.collecting.values() {
+            collecting.stop.store(true, Ordering::Relaxed);
+        }
+        for (_, collecting) in std::mem::take(&mut self.collecting) {
+            let _ = collecting.thread.join();
+        }
+    }
+
+    fn wait(&self, time: Duration) {
+        wait(time, &[&self.shared.stop]);
+    }
+
+    /// Starts threads for new or changed devices, and ends those of removed ones.
+    fn follow_catalogue(&mut self, catalogue: &Store) -> Result<(), StoreError> {
+        let devices: BTreeMap<String, Device> = KnownDevice::all(catalogue, &say_problem)?
+            .into_iter()
+            .filter(|known| {
+                self.tags.is_empty() || known.device.tags.iter().any(|tag| self.tags.contains(tag))
+            })
+            .map(|known| (known.device.name.clone(), known.device))
+            .collect();
+        let is_current =
+            |name: &String, collecting: &Collecting| devices.get(name) == Some(&collecting.device);
+        let ended: Vec<String> = self
+            .collecting
+            .iter()
+            .filter(|(name, collecting)| !is_current(name, collecting))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in ended {
+            if let Some(collecting) = self.collecting.remove(&name) {
+                collecting.stop.store(true, Ordering::Relaxed);
+                let _ = collecting.thread.join();
+            }
+        }
+        for (name, device) in devices {
+            if self.collecting.contains_key(&name) {
+                continue;
+            }
+            let Ok(node) = name.parse::<Name>() else {
+                say(&format!("dwell: device {name} is left out: no agent can have this name"));
+                continue;
+            };
+            let stop = Arc::new(AtomicBool::new(false));
+            let (shared, of_thread) = (Arc::clone(&self.shared), Arc::clone(&stop));
+            let collected = device.clone();
+            let thread = thread::spawn(move || collect(&shared, &node, &collected, &of_thread));
+            self.collecting.insert(name, Collecting { device, stop, thread });
+            self.wait(START_INTERVAL);
+        }
+        Ok(())
+    }
+
+    fn expire(&self) {
+        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = expire(&mut *store, &self.shared.rules.retention, now_ns()) {
+            say(&format!("dwell: expired rows are not removed yet: {}", chain(&error)));
+        }
+    }
+}
+
+/// Waits, unless one of the flags is set.
+fn wait(time: Duration, stops: &[&AtomicBool]) {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || stops.iter().any(|stop| stop.load(Ordering::Relaxed)) {
+            return;
+        }
+        thread::sleep(left.min(STOP_POLL_INTERVAL));
+    }
+}
+
+fn now_ns() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+/// The spool of a device over SSH.
+struct SshSpool(SpoolLink);
+
+impl NodeSpool for SshSpool {
+    type Error = FleetError;
+
+    fn status(&mut self) -> Result<Option<StatusFile>, FleetError> {
+        self.0.status()
+    }
+
+    fn read(
+        &mut self,
+        level: Level,
+        from: Option<SpoolCursor>,
+    ) -> Result<(Vec<u8>, Option<SpoolCursor>, bool), FleetError> {
+        let read = self.0.read(level, from)?;
+        Ok((read.records, read.next, read.has_more))
+    }
+
+    fn put_receipts(
+        &mut self,
+        receipts: BTreeMap<Incarnation, RangeSet>,
+    ) -> Result<(), FleetError> {
+        self.0.put_receipts(receipts)
+    }
+
+    fn put_schedule(&mut self, schedule: NodeSchedule) -> Result<(), FleetError> {
+        self.0.put_schedule(schedule)
+    }
+}
+
+/// Collects from one device until it is stopped. Reports changes, not every round.
+fn collect(shared: &Shared, node: &Name, device: &Device, stop: &Arc<AtomicBool>) {
+    let is_stopped = || stop.load(Ordering::Relaxed) || shared.stop.load(Ordering::Relaxed);
+    let mut news = News::new(node);
+    while !is_stopped() {
+        let reason = match SpoolLink::open(device, &shared.binaries, stop) {
+            Ok(link) => collect_over(shared, node, SshSpool(link), &mut news, &is_stopped, stop),
+            Err(error) => chain(&error),
+        };
+        if is_stopped() {
+            return;
+        }
+        news.failed(reason);
+        wait(shared.interval, &[stop, &shared.stop]);
+    }
+}
+
+/// Collects over one connection until it fails, and returns why.
+fn collect_over(
+    shared: &Shared,
+    node: &Name,
+    mut spool: SshSpool,
+    news: &mut News,
+    is_stopped: &dyn Fn() -> bool,
+    stop: &AtomicBool,
+) -> String {
+    let mut collector = Collector::new(node.clone(), shared.rules);
+    while !is_stopped() {
+        match collector.round(&mut spool, &shared.store, now_ns) {
+            Ok(round) => {
+                news.collected(&round);
+                if round.counts.stored > 0 && news.is_check_due() {
+                    news.simultaneous(simultaneous(shared, node));
+                }
+            }
+            // The connection is intact, and the node keeps its records.
+            Err(CollectError::Hub(error)) => news.failed(chain(&error)),
+            Err(error @ CollectError::OtherName { .. }) => news.failed(error.to_string()),
+            Err(CollectError::Carrier(error)) => return chain(&error),
+        }
+        wait(shared.interval.min(MAX_REQUEST_INTERVAL), &[stop, &shared.stop]);
+    }
+    String::new()
+}
+
+/// Two agents of a node that ran at the same time.
+fn simultaneous(shared: &Shared, node: &Name) -> Option<SimultaneousAgents> {
+    let mut store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut transaction = store.begin_to_read().ok()?;
+    let nodes = transaction.nodes().ok()?;
+    let number = nodes.iter().find(|known| known.name == *node)?.id;
+    simultaneous_agents(&transaction.incarnations_of(number).ok()?)
+}
+
+/// What was said about a device.
+struct News<'a> {
+    node: &'a Name,
+    /// The last state.
+    state: String,
+    simultaneous: Option<SimultaneousAgents>,
+    /// Version of the schedule that was reported last.
+    schedule: Option<u64>,
+    /// Time of the last check for simultaneous agents.
+    checked: Option<Instant>,
+}
+
+impl<'a> News<'a> {
+    fn new(node: &'a Name) -> Self {
+        Self { node, state: String::new(), simultaneous: None, schedule: None, checked: None }
+    }
+
+    fn state(&mut self, state: String) {
+        if state != self.state {
+            say(&format!("dwell: {}: {state}", self.node));
+            self.state = state;
+        }
+    }
+
+    fn failed(&mut self, reason: String) {
+        // The error of a device begins with its name.
+        let prefix = format!("device {}: ", self.node);
+        self.state(reason.strip_prefix(&prefix).unwrap_or(&reason).to_owned());
+    }
+
+    fn collected(&mut self, round: &Round) {
+        let state = match (&round.pause, round.has_agent) {
+            (_, false) => "no agent ran there; start one with `dwell-node agent`".to_owned(),
+            (Some(pause), _) => format!("collecting; the agent is paused: {}", pause.reason),
+            (None, _) => "collecting".to_owned(),
+        };
+        self.state(state);
+        // Each connection leaves the schedule again.
+        if let Some(version) = round.schedule.filter(|version| self.schedule != Some(*version)) {
+            self.schedule = Some(version);
+            say(&format!("dwell: {}: received schedule version {version}", self.node));
+        }
+        for reason in round.bad.iter().take(MAX_REASONS) {
+            say(&format!("dwell: {}: bad record, kept raw: {reason}", self.node));
+        }
+        if round.counts.deferred > 0 {
+            let (node, count) = (self.node, round.counts.deferred);
+            say(&format!(
+                "dwell: {node}: {count} records wait for later: its agent starts too often, or too many \
+                 records are missing"
+            ));
+        }
+        let more = round.counts.bad.saturating_sub(MAX_REASONS as u64);
+        if more > 0 {
+            say(&format!("dwell: {}: {more} more bad records", self.node));
+        }
+    }
+
+    /// Whether simultaneous agents are to be looked for; counts as such a check.
+    fn is_check_due(&mut self) -> bool {
+        let is_due = self.checked.is_none_or(|at| at.elapsed() >= SIMULTANEOUS_INTERVAL);
+        if is_due {
+            self.checked = Some(Instant::now());
+        }
+        is_due
+    }
+
+    fn simultaneous(&mut self, found: Option<SimultaneousAgents>) {
+        if let Some(SimultaneousAgents { incarnations: [first, second], .. }) = found
+            && found != self.simultaneous
+        {
+            say(&format!(
+                "dwell: {}: agents {first} and {second} overlap in time: two machines may use this \
+                 name; both are kept; see `dwell hub nodes`",
+                self.node
+            ));
+        }
+        self.simultaneous = found;
+    }
+}

@@ -1,0 +1,12 @@
+//! The hub: schedules, queries, and collection from devices over SSH.
+
+mod collection;
+#[path = "../controller/fixture.rs"]
+#[expect(dead_code, reason = "shared with the tests of the controller")]
+mod fixture;
+#[path = "../devices/lab_devices.rs"]
+#[expect(dead_code, reason = "shared with the tests of devices")]
+mod lab_devices;
+mod queries;
+mod schedules;
+mod schema;
