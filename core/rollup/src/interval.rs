@@ -5,8 +5,6 @@
 //! belongs to the interval of its intended send time. An interval is rolled up once, when all its probes
 //! are decided: answered, or past their time-out.
 
-use std::collections::BTreeMap;
-
 use dwell_sample::{Sample, State, TimestampSource};
 use dwell_stats::Delays;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
@@ -93,8 +91,8 @@ pub struct Collector {
     schedule_version: u64,
     /// Start of interval 0, which is also the start of a long one.
     origin: Instant<Monotonic>,
-    /// Intervals with probes that are not rolled up yet, by number.
-    open: BTreeMap<i64, Interval>,
+    /// Intervals with probes that are not rolled up yet, in ascending order of their numbers: few.
+    open: Vec<(i64, Interval)>,
     /// The long interval that the last short one belongs to.
     long: Option<(i64, Interval)>,
     /// All short intervals before this number are rolled up.
@@ -123,7 +121,7 @@ impl Collector {
             stream,
             schedule_version,
             origin: start.mono - into_interval,
-            open: BTreeMap::new(),
+            open: Vec::new(),
             long: None,
             next: 0,
             one_clock: None,
@@ -145,7 +143,7 @@ impl Collector {
             }
             return;
         }
-        let interval = self.open.entry(number).or_default();
+        let interval = interval_of(&mut self.open, number);
         let counts = &mut interval.counts;
         match sample.state {
             State::Received => {
@@ -193,9 +191,10 @@ impl Collector {
         if from > to {
             return;
         }
-        self.open.range_mut(from..to).for_each(|(_, interval)| interval.was_stepped = true);
         // Later probes of the same interval are affected as well.
-        self.open.entry(to).or_default().was_stepped = true;
+        interval_of(&mut self.open, to);
+        let is_affected = |(number, _): &&mut (i64, Interval)| (from..=to).contains(number);
+        self.open.iter_mut().filter(is_affected).for_each(|(_, of)| of.was_stepped = true);
     }
 
     /// Rolls up all intervals whose probes are decided: those that end at or before `settled`. The
@@ -211,7 +210,7 @@ impl Collector {
 
     /// Rolls up all intervals at the end of the stream.
     pub fn finish(&mut self, clocks: &NodeClocks, out: &mut impl FnMut(Rollup)) {
-        let last = self.open.last_key_value().map(|(number, _)| number + 1);
+        let last = self.open.last().map(|(number, _)| number + 1);
         self.roll_up_before(last.unwrap_or(self.next), clocks, out);
         self.roll_up_long(i64::MAX, clocks, out);
     }
@@ -239,8 +238,8 @@ impl Collector {
     }
 
     fn roll_up_before(&mut self, end: i64, clocks: &NodeClocks, out: &mut impl FnMut(Rollup)) {
-        while let Some(first) = self.open.first_entry().filter(|first| *first.key() < end) {
-            let (number, mut interval) = first.remove_entry();
+        while self.open.first().is_some_and(|(number, _)| *number < end) {
+            let (number, mut interval) = self.open.remove(0);
             interval.clock = Some(ClockQuality {
                 is_synchronised: clocks.is_synchronised,
                 was_stepped: interval.was_stepped,
@@ -289,6 +288,15 @@ impl Collector {
             clock: interval.clock.unwrap_or_default(),
         }
     }
+}
+
+/// The interval of a number; a new one if it has no probes yet.
+fn interval_of(open: &mut Vec<(i64, Interval)>, number: i64) -> &mut Interval {
+    let at = open.partition_point(|(before, _)| *before < number);
+    if open.get(at).is_none_or(|(found, _)| *found != number) {
+        open.insert(at, (number, Interval::default()));
+    }
+    &mut open[at].1
 }
 
 impl Interval {

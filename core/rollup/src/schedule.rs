@@ -1,6 +1,5 @@
 //! Schedules: what a node measures, as a hub sends it, and the local limits of the node.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -100,7 +99,7 @@ pub enum ScheduleError {
     #[error("invalid schedule: {0} entries; at most {MAX_ENTRIES}")]
     TooManyEntries(usize),
     #[error("invalid schedule: two entries are named {0}")]
-    DuplicateEntry(Name),
+    DuplicateEntry(String),
     #[error("invalid schedule: entry {entry}: {field} {value}: {right}")]
     Field { entry: Name, field: &'static str, value: String, right: &'static str },
 }
@@ -172,14 +171,12 @@ impl NodeSchedule {
         if self.entries.len() > MAX_ENTRIES {
             return Err(ScheduleError::TooManyEntries(self.entries.len()));
         }
-        let mut names = BTreeSet::new();
-        for entry in &self.entries {
-            if !names.insert(&entry.name) {
-                return Err(ScheduleError::DuplicateEntry(entry.name.clone()));
-            }
-            entry.check()?;
+        let mut names: Vec<_> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ScheduleError::DuplicateEntry(twice[0].to_owned()));
         }
-        Ok(())
+        self.entries.iter().try_for_each(ScheduleEntry::check)
     }
 
     /// The entries that local limits refuse. Entries are admitted in their order, as long as all

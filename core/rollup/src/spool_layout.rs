@@ -161,7 +161,6 @@ pub struct StatusFile {
     /// CLOCK_REALTIME in nanoseconds.
     pub wall_ns: i64,
     /// The status.
-    #[serde(flatten)]
     pub status: Status,
 }
 

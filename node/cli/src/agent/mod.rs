@@ -85,6 +85,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     crate::stop::on_signal(&stop)?;
     // Threads come and go, and files are deleted while they run.
     process::share_descriptors();
+    // Of the program, an agent needs a small part from here on. Its threads lock what they use.
+    let _ = process::release_code();
     let mut agent = Agent::start(config)?;
     if !args.quiet {
         crate::say(&format!("agent {} is running", agent.config.node));

@@ -5,7 +5,8 @@ use std::fs::{File, TryLockError};
 use std::io::Read as _;
 use std::path::Path;
 
-use dwell_rollup::{PAUSE_FILE, PAUSE_LOCK_FILE, Pause};
+use dwell_rollup::{PAUSE_FILE, PAUSE_LOCK_FILE};
+use serde_json::Value;
 
 use super::spool_access::read_small;
 
@@ -20,8 +21,9 @@ pub(super) fn requested(dir: &Path) -> Option<String> {
     let of_file = match read_small(&dir.join(PAUSE_FILE), MAX_PAUSE_LEN) {
         Ok(None) => None,
         Ok(Some(text)) => {
-            let pause = serde_json::from_str::<Pause>(&text);
-            Some(pause.map_or_else(|_| "requested by a file".to_owned(), |pause| pause.reason))
+            let pause = serde_json::from_str::<Value>(&text).ok();
+            let reason = pause.as_ref().and_then(|pause| pause["reason"].as_str());
+            Some(reason.unwrap_or("requested by a file").to_owned())
         }
         Err(error) => Some(format!("cannot read {PAUSE_FILE}: {error}")),
     };
@@ -50,6 +52,8 @@ fn reason(file: &File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_rollup::Pause;
+
     use super::super::spool_access::{hold_pause, write_pause};
     use super::*;
 

@@ -4,7 +4,7 @@
 //! have receipts is deleted. If the spool is full, its oldest files are deleted without receipts: first
 //! of samples, then of 10 s, then of 5 min. Each lost record is counted and reported.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
@@ -409,26 +409,30 @@ impl Spool {
     /// Deletes the files whose records all have receipts, and receipts of incarnations without files.
     fn apply_receipts(&mut self) {
         self.last_receipts = Instant::now();
-        let mut receipts: BTreeMap<Incarnation, RangeSet> = BTreeMap::new();
+        // Files of one incarnation follow each other.
+        let mut receipts: Option<(Incarnation, RangeSet)> = None;
         let Self { options, levels, failure, incarnations, .. } = self;
-        let mut used = BTreeSet::from([incarnations.rollups, incarnations.samples]);
+        let mut used = vec![incarnations.rollups, incarnations.samples];
         for files in levels {
             let level = files.level;
             let mut is_done = |content: &ClosedFile| {
                 let incarnation = content.file.incarnation;
-                let known = receipts.entry(incarnation).or_insert_with(|| {
-                    read_receipts(&options.dir, incarnation).unwrap_or_else(|error| {
+                let known = match receipts.take_if(|known| known.0 == incarnation) {
+                    Some((_, known)) => known,
+                    None => read_receipts(&options.dir, incarnation).unwrap_or_else(|error| {
                         failure.get_or_insert(error.to_string());
                         RangeSet::new()
-                    })
-                });
-                content.sequences.ranges().all(|range| known.contains_range(range))
+                    }),
+                };
+                let is_done = content.sequences.ranges().all(|range| known.contains_range(range));
+                receipts = Some((incarnation, known));
+                is_done
             };
             files.closed.retain(|closed| {
                 let is_deleted = is_done(closed)
                     && fs::remove_file(record_path(&options.dir, level, &closed.file)).is_ok();
-                if !is_deleted {
-                    used.insert(closed.file.incarnation);
+                if !is_deleted && used.last() != Some(&closed.file.incarnation) {
+                    used.push(closed.file.incarnation);
                 }
                 !is_deleted
             });

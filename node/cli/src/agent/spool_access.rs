@@ -1,7 +1,6 @@
 //! Access of carriers to a spool: they list and read records, and leave receipts, schedules and requests
 //! to pause. A carrier is another process than the agent; they meet in files only.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,8 +9,9 @@ use std::path::{Path, PathBuf};
 use dwell_rollup::{
     DEFAULT_SPOOL_DIR, Identity, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN,
     NodeSchedule, PAUSE_FILE, PAUSE_LOCK_FILE, Pause, Piece, RECEIPTS_DIR, RangeSet, RecordFile,
-    SCHEDULE_FILE, STATUS_FILE, SpoolCursor, StatusFile, level_dir, pieces,
+    SCHEDULE_FILE, STATUS_FILE, SpoolCursor, level_dir, pieces,
 };
+use serde_json::Value;
 
 /// Environment variable with the directory of the spool.
 const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
@@ -63,7 +63,7 @@ pub(crate) fn read_records(
     from: Option<SpoolCursor>,
 ) -> io::Result<Batch> {
     let mut batch = Batch { next: from, ..Batch::default() };
-    let mut receipts = BTreeMap::new();
+    let mut receipts: Option<(Incarnation, RangeSet)> = None;
     for file in record_files(dir, level)? {
         let offset = match from {
             Some(from) if file < from.file => continue,
@@ -75,11 +75,9 @@ pub(crate) fn read_records(
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let receipted = match receipts.entry(file.incarnation) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => {
-                new.insert(read_receipts(dir, file.incarnation)?)
-            }
+        let receipted = match receipts.take_if(|known| known.0 == file.incarnation) {
+            Some((_, known)) => known,
+            None => read_receipts(dir, file.incarnation)?,
         };
         let mut at = offset;
         let mut unread = content.len();
@@ -105,6 +103,7 @@ pub(crate) fn read_records(
             unread -= len;
         }
         batch.next = Some(SpoolCursor { file, offset: at });
+        receipts = Some((file.incarnation, receipted));
     }
     Ok(batch)
 }
@@ -154,8 +153,9 @@ pub(crate) fn write_pause(dir: &Path, pause: Option<&Pause>) -> io::Result<()> {
     }
 }
 
-/// The last status of the agent; `None` if it never ran here.
-pub(crate) fn read_status(dir: &Path) -> io::Result<Option<StatusFile>> {
+/// The last status of the agent ([`dwell_rollup::StatusFile`]) as it wrote it, which may be another build
+/// than this; `None` if it never ran here.
+pub(crate) fn read_status(dir: &Path) -> io::Result<Option<Value>> {
     let text = read_small(&dir.join(STATUS_FILE), MAX_SMALL_LEN)?;
     text.map(|text| serde_json::from_str(&text).map_err(io::Error::other)).transpose()
 }

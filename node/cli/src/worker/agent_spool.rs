@@ -3,8 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use dwell_protocol::{Event, JobId, MAX_PAYLOAD_LEN, SpoolAnswer, SpoolRequest, write_data};
+use dwell_protocol::{
+    Event, JobId, MAX_PAYLOAD_LEN, SpoolAnswer, SpoolRequest, write_data, write_message,
+};
 use dwell_rollup::{Level, Pause, SPOOL_LEVELS};
+use serde_json::{Value, json};
 
 use super::jobs::EventWriter;
 use super::silence::LastRequest;
@@ -23,13 +26,27 @@ pub(super) fn answer(
 ) {
     let default = spool_access::default_dir();
     let dir = dir.unwrap_or(&default);
-    let event = match perform(id, dir, what, events, last_request) {
-        Ok(answer) => Event::Spool { id, answer },
-        Err(error) => {
-            Event::SpoolFailed { id, reason: format!("spool {}: {error}", dir.display()) }
+    match perform(id, dir, what, events, last_request) {
+        Ok(Answer::Typed(answer)) => events.say(&Event::Spool { id, answer }),
+        Ok(Answer::Status(status)) => {
+            // The JSON of `SpoolAnswer::Status`.
+            let answer = json!({ "spool": "status", "status": status });
+            let event = json!({ "event": "spool", "id": id, "answer": answer });
+            // A closed connection shows at the end of standard input.
+            let _ = events.send(|to| write_message(to, &event));
         }
-    };
-    events.say(&event);
+        Err(error) => {
+            let reason = format!("spool {}: {error}", dir.display());
+            events.say(&Event::SpoolFailed { id, reason });
+        }
+    }
+}
+
+/// Answer to a request.
+enum Answer {
+    Typed(SpoolAnswer),
+    /// The status as the agent wrote it, which may be another build than this.
+    Status(Option<Value>),
 }
 
 fn perform(
@@ -38,12 +55,9 @@ fn perform(
     what: SpoolRequest,
     events: &EventWriter,
     last_request: &LastRequest,
-) -> io::Result<SpoolAnswer> {
-    match what {
-        SpoolRequest::Status => {
-            let status = spool_access::read_status(dir)?;
-            Ok(SpoolAnswer::Status { status: status.map(Box::new) })
-        }
+) -> io::Result<Answer> {
+    let answer = match what {
+        SpoolRequest::Status => return Ok(Answer::Status(spool_access::read_status(dir)?)),
         SpoolRequest::Read { level, from } => {
             let level = Level::named(&level).filter(|level| SPOOL_LEVELS.contains(level));
             let level = level.ok_or_else(|| {
@@ -55,29 +69,30 @@ fn perform(
                 events.send(|to| write_data(to, JobId(id), piece))?;
                 last_request.renew();
             }
-            Ok(SpoolAnswer::Read {
+            SpoolAnswer::Read {
                 bytes: batch.records.len() as u64,
                 crc32: crc32fast::hash(&batch.records),
                 next: batch.next,
                 has_more: batch.has_more,
-            })
+            }
         }
         SpoolRequest::Receipts { receipts } => {
             for (incarnation, sequences) in &receipts {
                 spool_access::write_receipts(dir, *incarnation, sequences)?;
             }
-            Ok(SpoolAnswer::Done)
+            SpoolAnswer::Done
         }
         SpoolRequest::Schedule { schedule } => {
             schedule.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
             spool_access::write_schedule(dir, &schedule)?;
-            Ok(SpoolAnswer::Done)
+            SpoolAnswer::Done
         }
         SpoolRequest::Pause { reason } => {
             let since_wall_ns = dwell_io::clock::realtime().as_nanos();
             let pause = reason.map(|reason| Pause { reason, since_wall_ns });
             spool_access::write_pause(dir, pause.as_ref())?;
-            Ok(SpoolAnswer::Done)
+            SpoolAnswer::Done
         }
-    }
+    };
+    Ok(Answer::Typed(answer))
 }

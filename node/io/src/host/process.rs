@@ -269,6 +269,33 @@ pub fn own_descriptors() -> bool {
     unsafe { libc::unshare(libc::CLONE_FILES) == 0 }
 }
 
+/// Releases the memory of the program's code that is resident, such as after a start that used parts
+/// which a service does not need again. The kernel loads pages that are used again from the file. Has no
+/// effect on memory that is locked.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn release_code() -> io::Result<()> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    for (start, end) in maps.lines().filter_map(code_range) {
+        // SAFETY: the mapping is private, from a file, executable and not writable (proc_pid_maps(5)), so
+        // its pages have the content of the file, which the kernel reads again when they are used.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
+    }
+    Ok(())
+}
+
+/// Addresses of a mapping of code from a file; `None` for any other line of proc_pid_maps(5).
+fn code_range(line: &str) -> Option<(usize, usize)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_code = fields.next()? == "r-xp";
+    // Offset, device, inode, path: absolute for a file.
+    let is_file = fields.nth(3)?.starts_with('/');
+    let address = |text: &str| usize::from_str_radix(text, 16).ok();
+    address(start).zip(address(end)).filter(|_| is_code && is_file)
+}
+
 /// Raises the limit of open descriptors to `wanted`, or to the hard limit if that is lower. Returns
 /// the resulting limit.
 pub fn allow_descriptors(wanted: u64) -> u64 {
@@ -313,6 +340,30 @@ mod tests {
     use std::process::Stdio;
 
     use super::*;
+
+    #[test]
+    fn released_code_is_loaded_again_when_used() {
+        let line = "55d0c0000000-55d0c0010000 r-xp 00001000 fd:00 1234   /usr/bin/dwell-node";
+        assert_eq!(code_range(line), Some((0x55d0_c000_0000, 0x55d0_c001_0000)));
+        for other in [
+            "55d0c0000000-55d0c0010000 r--p 00001000 fd:00 1234   /usr/bin/dwell-node",
+            "7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0      [vdso]",
+            "7f0000000000-7f0000001000 r-xp 00000000 00:00 0",
+            "",
+        ] {
+            assert_eq!(code_range(other), None, "{other}");
+        }
+        let resident = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+        };
+        let before = resident();
+        release_code().unwrap();
+        let after = resident();
+        // Reading the size used some of it again.
+        assert!(after < before, "{after} of {before} kB");
+    }
 
     #[test]
     fn identity_matches_only_its_process() {

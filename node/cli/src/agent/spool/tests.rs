@@ -68,6 +68,12 @@ fn readable(options: &SpoolOptions, level: Level) -> RangeSet {
     }
 }
 
+/// The status that other processes see.
+fn last_status(options: &SpoolOptions) -> Status {
+    let value = read_status(&options.dir).unwrap().unwrap();
+    serde_json::from_value::<StatusFile>(value).unwrap().status
+}
+
 fn set(text: &str) -> RangeSet {
     text.parse().unwrap()
 }
@@ -146,14 +152,14 @@ fn full_spool_drops_samples_then_short_rollups_and_counts_them() {
     assert_eq!(readable(&options, Level::FiveMinutes).len(), 800);
     // The next status names them, once.
     spool.append_status(Status::default(), 0, 0);
-    let status = read_status(&options.dir).unwrap().unwrap().status;
+    let status = last_status(&options);
     assert_eq!(status.dropped.samples, 40);
     let [of_samples, of_short] = &status.dropped_since[..] else { panic!("{status:?}") };
     assert_eq!((of_samples.incarnation, &of_samples.sequences), (SAMPLES, &set("1-40")));
     assert_eq!((of_short.incarnation, of_short.sequences.len()), (ROLLUPS, dropped));
     assert!(of_short.sequences.ranges().flatten().all(|sequence| !kept.contains(sequence)));
     spool.append_status(Status::default(), 0, 0);
-    let status = read_status(&options.dir).unwrap().unwrap().status;
+    let status = last_status(&options);
     assert_eq!((status.dropped.samples, status.dropped_since), (40, vec![]));
     // The count survives a restart.
     drop(spool);
