@@ -139,7 +139,12 @@ impl Spool {
                 .recover(at)
                 .with_context(|| format!("cannot use spool {}", spool.dir().display()))?;
         }
-        spool.write_state()?;
+        while let Err(error) = spool.write_state() {
+            let is_full = error.downcast_ref::<io::Error>().is_some_and(is_full);
+            if !is_full || !spool.drop_oldest(Level::FiveMinutes) {
+                return Err(error);
+            }
+        }
         spool.apply_receipts();
         Ok(spool)
     }
@@ -223,13 +228,19 @@ impl Spool {
         status.spool_limit_bytes = self.options.max_len;
         status.spool_error = self.failure.take();
         status.dropped = self.state.dropped;
-        status.dropped_since = self.state.unreported.clone();
+        // Appending may drop more records, which the next status names.
+        let reported = std::mem::take(&mut self.state.unreported);
+        status.dropped_since = reported.clone();
         status.damaged_bytes = self.state.damaged_bytes;
         let before = self.next[0];
         self.append(Body::Status(Box::new(status.clone())), wall_ns, boot_ns);
-        if self.next[0] > before && !self.state.unreported.is_empty() {
+        if self.next[0] == before {
+            for DroppedRecords { incarnation, level, sequences } in reported {
+                self.note_dropped(level, incarnation, &sequences);
+            }
+        } else if !reported.is_empty() {
             // The record names them. If it is dropped itself, they remain counted.
-            self.state.unreported.clear();
+            self.sync();
             self.note_failure(|spool| spool.write_state());
         }
         let file = StatusFile {
@@ -284,11 +295,9 @@ impl Spool {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let is_full =
-                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
             // What remains is kept for the other levels: a record makes room only by older ones of
             // its own importance or less.
-            if !is_full || !self.drop_oldest(level) {
+            if !is_full(&error) || !self.drop_oldest(level) {
                 return Err(error);
             }
         }
@@ -368,7 +377,8 @@ impl Spool {
     }
 
     /// Deletes a file and counts its records without receipts. The state names the file first, so that
-    /// an interruption neither hides nor repeats the loss.
+    /// an interruption neither hides nor repeats the loss; on a full disk only the deletion makes room for
+    /// the state.
     fn drop_file(&mut self, at: usize, dropped: &ClosedFile) {
         let level = self.levels[at].level;
         let ClosedFile { file, sequences, .. } = dropped;
@@ -381,28 +391,24 @@ impl Spool {
         }
         if !lost.is_empty() {
             *self.state.dropped.of_mut(level) += lost.len();
-            self.note_dropped(level, file.incarnation, &lost);
+            self.note_dropped(level.name().to_owned(), file.incarnation, &lost);
         }
         self.state.last_dropped = Some(*file);
+        let is_noted = self.write_state().is_ok();
         self.note_failure(|spool| {
-            spool.write_state()?;
-            Ok(fs::remove_file(record_path(spool.dir(), level, file))?)
+            fs::remove_file(record_path(spool.dir(), level, file))?;
+            if is_noted { Ok(()) } else { spool.write_state() }
         });
     }
 
-    fn note_dropped(&mut self, level: Level, incarnation: Incarnation, lost: &RangeSet) {
+    fn note_dropped(&mut self, level: String, incarnation: Incarnation, lost: &RangeSet) {
         let unreported = &mut self.state.unreported;
-        let is_of = |entry: &&mut DroppedRecords| {
-            entry.incarnation == incarnation && entry.level == level.name()
-        };
+        let is_of =
+            |entry: &&mut DroppedRecords| entry.incarnation == incarnation && entry.level == level;
         if let Some(known) = unreported.iter_mut().find(is_of) {
             known.sequences.merge(lost);
         } else if unreported.len() < MAX_UNREPORTED {
-            unreported.push(DroppedRecords {
-                incarnation,
-                level: level.name().to_owned(),
-                sequences: lost.clone(),
-            });
+            unreported.push(DroppedRecords { incarnation, level, sequences: lost.clone() });
         }
     }
 
@@ -479,6 +485,11 @@ impl Files {
         let _ = open.handle.sync_data();
         self.closed.push_back(open.content);
     }
+}
+
+/// Whether there is no room, which deleting files may change.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {

@@ -1,9 +1,9 @@
 //! Access of carriers to a spool: they list and read records, and leave receipts, schedules and requests
 //! to pause. A carrier is another process than the agent; they meet in files only.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use dwell_rollup::{
@@ -198,9 +198,15 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let write = || {
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o660).open(&temporary)?;
+        // What a killed process of this number left, or a link that somebody put there.
+        if let Err(error) = fs::remove_file(&temporary)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        // Whatever the umask, the agent and its carriers may be different users of one group.
+        file.set_permissions(Permissions::from_mode(0o660))?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

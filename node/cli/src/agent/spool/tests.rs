@@ -166,6 +166,92 @@ fn full_spool_drops_samples_then_short_rollups_and_counts_them() {
     assert_eq!(open(&options, Incarnation(3), Incarnation(4)).state.dropped.samples, 40);
 }
 
+/// A file system of 1 MiB in memory.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// `None` without the right to mount.
+    fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(dir.path());
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+fn full_disk_drops_old_records_and_starts_again() {
+    let Some(disk) = SmallDisk::new() else {
+        return println!("SKIP full_disk_drops_old_records_and_starts_again: cannot mount tmpfs");
+    };
+    let options = options(&disk.0, 8 << 20);
+    let mut spool = open(&options, ROLLUPS, SAMPLES);
+    let written = 150;
+    for _ in 0..written {
+        spool.append(samples(20_000), 0, 0);
+    }
+    spool.append(rollup(Level::FiveMinutes), 0, 0);
+    let kept = readable(&options, Level::Samples);
+    assert!(kept.contains(written) && kept.len() > 10, "{kept}");
+    assert_eq!(kept.len() + spool.state.dropped.samples, written);
+    assert!(spool.len() < 1 << 20, "{}", spool.len());
+    assert_eq!(readable(&options, Level::FiveMinutes).len(), 1);
+    spool.append_status(Status::default(), 0, 0);
+    let status = last_status(&options);
+    assert_eq!(status.dropped.samples, spool.state.dropped.samples);
+    drop(spool);
+    // Something else takes what is left.
+    let _ = fs::write(disk.0.path().join("other"), vec![7; 1 << 20]);
+    let spool = open(&options, Incarnation(3), Incarnation(4));
+    assert_eq!(readable(&options, Level::FiveMinutes), set("1-2"));
+    assert_eq!(
+        readable(&options, Level::Samples).len() + spool.state.dropped.samples,
+        written,
+        "what it dropped to start is counted, too"
+    );
+}
+
+#[test]
+fn losses_during_a_status_are_in_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(&dir, 1 << 20);
+    let mut spool = open(&options, ROLLUPS, SAMPLES);
+    while spool.len() + 100 < options.max_len {
+        let left = options.max_len - spool.len();
+        spool.append(samples(left.min(20_000) as usize / 2), 0, 0);
+    }
+    assert_eq!(spool.state.dropped.samples, 0);
+    spool.append_status(Status::default(), 0, 0);
+    let dropped = spool.state.dropped.samples;
+    assert!(dropped > 0 && last_status(&options).dropped_since.is_empty());
+    spool.append_status(Status::default(), 0, 0);
+    let since = last_status(&options).dropped_since;
+    assert_eq!(since.iter().map(|entry| entry.sequences.len()).sum::<u64>(), dropped);
+}
+
+#[test]
+fn carriers_replace_links_instead_of_following_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(&dir, 1 << 20);
+    let _spool = open(&options, ROLLUPS, SAMPLES);
+    let target = dir.path().join("target");
+    fs::write(&target, "kept").unwrap();
+    let temporary = format!(".{ROLLUPS}.{}", std::process::id());
+    let receipts = options.dir.join(RECEIPTS_DIR);
+    std::os::unix::fs::symlink(&target, receipts.join(temporary)).unwrap();
+    write_receipts(&options.dir, ROLLUPS, &set("1-2")).unwrap();
+    assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    let file = fs::symlink_metadata(receipts.join(ROLLUPS.to_string())).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
+    assert_eq!((file.is_file(), mode & 0o777), (true, 0o660));
+}
+
 #[test]
 fn receipted_records_of_a_dropped_file_are_not_lost() {
     let dir = tempfile::tempdir().unwrap();
