@@ -29,8 +29,8 @@ pub use ranges::{RangeSet, RangeSetError};
 pub use record::{Body, BootId, Incarnation, InvalidIncarnation, Record, SampleBlock};
 pub use rollup::{ClockQuality, Level, ProbeCounts, Rollup, RollupMetric, Stream};
 pub use schedule::{
-    DailyWindow, LocalLimits, MAX_SCHEDULE_LEN, NodeSchedule, Prefix, Refusal, ScheduleEntry,
-    ScheduleError,
+    ASSUMED_PAYLOAD, DailyWindow, HEADERS_LEN, LocalLimits, MAX_SCHEDULE_LEN, NodeSchedule, Prefix,
+    Refusal, ScheduleEntry, ScheduleError,
 };
 pub use spool_layout::{
     DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,

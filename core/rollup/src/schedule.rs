@@ -28,11 +28,12 @@ const MAX_TIMEOUT: Nanos = Nanos::from_secs(60);
 /// Default time-out.
 const DEFAULT_TIMEOUT: Nanos = Nanos::from_secs(1);
 
-/// Payload that is assumed where the size of the protocol's own message applies: that of STAMP.
-const ASSUMED_PAYLOAD: Bytes = Bytes(44);
+/// Payload that is assumed where the size of the protocol's own message applies: the longest of those
+/// without a key, that of STAMP with the clock's TLV.
+pub const ASSUMED_PAYLOAD: Bytes = Bytes(76);
 
-/// Length of the longer of the IP headers, and of a UDP header.
-const HEADERS_LEN: u64 = 48;
+/// Length of the longest headers of a probe: IPv6, and TCP with timestamps.
+pub const HEADERS_LEN: u64 = 72;
 
 /// Nanoseconds of a day.
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -478,7 +479,7 @@ mod tests {
         ];
         let schedule = schedule(&entries.join(",")).unwrap();
         assert_eq!(schedule.packet_rate(), "102pps".parse().unwrap());
-        assert_eq!(schedule.bytes_per_day(), Bytes(2 * 92 * 86_400 * 102));
+        assert_eq!(schedule.bytes_per_day(), Bytes(2 * 148 * 86_400 * 102));
         let refused = |limits: LocalLimits| {
             let refusals = schedule.refusals(&limits).into_iter();
             refusals.map(|r| format!("{} {}", r.entry, r.limit)).collect::<Vec<_>>().join("; ")
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!(refused(LocalLimits::default()), "");
         let limits = LocalLimits { packets: "50pps".parse().ok(), ..LocalLimits::default() };
         assert_eq!(refused(limits), "fast packets: 100pps with this entry, at most 50pps");
-        let bytes_per_day = Some(Bytes(2 * 92 * 86_400 * 101));
+        let bytes_per_day = Some(Bytes(2 * 148 * 86_400 * 101));
         let limits = LocalLimits { bytes_per_day, ..LocalLimits::default() };
         assert!(refused(limits).starts_with("far bytes_per_day: "));
         let targets = vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
@@ -522,7 +523,7 @@ mod tests {
             assert_eq!(night.is_active(at(hour, minute)), active, "{hour}:{minute}");
             assert_eq!(night.is_active(at(hour, minute) - 7 * DAY_NS), active, "before 1970");
         }
-        assert_eq!(night.bytes_per_day(), Bytes(8 * 3_600 * 92 * 2));
+        assert_eq!(night.bytes_per_day(), Bytes(8 * 3_600 * 148 * 2));
         assert!(entry("18:00-24:00").unwrap().is_active(at(23, 59)));
         for text in ["24:00-06:00", "6:00-08:00", "08:00", "08:00-08:00", "08:60-09:00"] {
             assert!(entry(text).is_err(), "{text}");

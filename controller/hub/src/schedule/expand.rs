@@ -289,6 +289,17 @@ impl NodeNames<'_> {
 
 #[cfg(test)]
 mod tests {
+    /// Local limits of a node count this size where an entry names none.
+    #[test]
+    fn no_default_probe_is_longer_than_nodes_assume() {
+        for protocol in ["stamp", "icmp", "udp", "tcp", "roundtrip", "text+udp", "text+tcp"] {
+            let size = super::ProbeSize::of(protocol, None).unwrap();
+            let assumed = dwell_rollup::ASSUMED_PAYLOAD.0;
+            assert!(size.payload <= assumed, "{protocol}: {} > {assumed}", size.payload);
+            assert!(size.ip_bytes(true) <= assumed + dwell_rollup::HEADERS_LEN, "{protocol}");
+        }
+    }
+
     use super::*;
 
     fn known(names: &[&str]) -> BTreeMap<Name, Option<IpAddr>> {
