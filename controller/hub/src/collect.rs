@@ -104,6 +104,8 @@ pub struct Collector {
     rules: Rules,
     /// Position in each level.
     cursors: BTreeMap<Level, SpoolCursor>,
+    /// The agent's start whose positions these are.
+    incarnation: Option<Incarnation>,
     /// Version of the schedule that was left in this connection.
     schedule: Option<u64>,
     /// Time at which the hub first deferred records that were not read again since.
@@ -113,7 +115,14 @@ pub struct Collector {
 impl Collector {
     /// Begins with the oldest records.
     pub fn new(node: Name, rules: Rules) -> Self {
-        Self { node, rules, cursors: BTreeMap::new(), schedule: None, deferred_ns: None }
+        Self {
+            node,
+            rules,
+            cursors: BTreeMap::new(),
+            incarnation: None,
+            schedule: None,
+            deferred_ns: None,
+        }
     }
 
     /// Leaves a new schedule, collects new records and leaves receipts. `now` reads CLOCK_REALTIME.
@@ -138,6 +147,10 @@ impl Collector {
         round.schedule = self.leave_schedule(spool, store)?;
         let is_overdue = |since: &mut i64| now().saturating_sub(*since) >= DEFERRED_INTERVAL_NS;
         if self.deferred_ns.take_if(is_overdue).is_some() {
+            self.cursors.clear();
+        }
+        // A spool that was created anew has other files. Records with receipts are not read again.
+        if self.incarnation.replace(status.incarnation) != Some(status.incarnation) {
             self.cursors.clear();
         }
         for level in LEVELS {

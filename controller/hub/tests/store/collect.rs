@@ -136,6 +136,21 @@ fn round_collects_all_records_and_leaves_receipts() {
 }
 
 #[test]
+fn records_of_a_new_spool_are_collected_over_the_same_connection() {
+    let ((mut spool, _), (store, _dir)) = (filled(), store());
+    let mut collector = collector();
+    collector.round(&mut spool, &store, || NOW).unwrap();
+    // Somebody deleted the spool; the agent's next start begins with the same names of files.
+    let (mut anew, count) = filled();
+    anew.records.values_mut().flatten().for_each(|record| {
+        record.identity.incarnation = Incarnation(2);
+    });
+    anew.status.as_mut().unwrap().incarnation = Incarnation(2);
+    let round = collector.round(&mut anew, &store, || NOW).unwrap();
+    assert_eq!(round.counts.stored, count as u64);
+}
+
+#[test]
 fn connection_may_break_after_any_answer() {
     let (mut whole, _) = filled();
     let (expected, _dir) = store();
