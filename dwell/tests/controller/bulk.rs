@@ -3,7 +3,7 @@
 use dwell_stats::glossary::{TermKind, term};
 
 use crate::fixture::{Sandbox, as_root, stderr};
-use crate::schemas::assert_matches_schema;
+use crate::schema::assert_matches_schema;
 
 #[test]
 fn plan_with_a_tcp_load_shows_bufferbloat() {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::devices::Devices;
 use crate::fixture::repository;
-use crate::schemas::{assert_matches_schema, assert_refuses};
+use crate::schema::{assert_matches_schema, assert_refuses};
 
 /// Stores a run of plans/device-accuracy.toml whose sender was bound to this device. Its gaps have
 /// this error: 2 us are within a tenth of the gap of 576 B at 100 Mbit/s (46 us), but not of 200 B

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::fixture::{
     DWELL, Sandbox, as_root, begin_run, object, repository, skip, stderr, stdout,
 };
-use crate::schemas::{assert_matches_schema, assert_refuses};
+use crate::schema::{assert_matches_schema, assert_refuses};
 
 /// Runs the last argument by sh, in the home of the host before it. Hosts `down*` refuse the
 /// connection; hosts `plain*` are reached as a user without privileges.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::fixture::{Sandbox, as_root, stdout};
-use crate::schemas::assert_matches_schema;
+use crate::schema::assert_matches_schema;
 
 const PACKETS: u64 = 200;
 

@@ -26,6 +26,7 @@ mod replays;
 mod resume;
 mod rootless;
 mod samples;
+mod schema;
 mod schemas;
 mod spikes;
 mod usage_errors;

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fixture::{Sandbox, as_root, skip, stdout};
-use crate::schemas::assert_matches_schema;
+use crate::schema::assert_matches_schema;
 
 fn plan(sandbox: &Sandbox) -> String {
     sandbox.write(

@@ -7,7 +7,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::fixture::{Sandbox, as_root, repository, stderr, stdout};
-use crate::schemas::assert_matches_schema;
+use crate::schema::assert_matches_schema;
 
 /// Largest error of a predicted 95th percentile, as a share of the measured one.
 const MAX_P95_ERROR: f64 = 0.15;

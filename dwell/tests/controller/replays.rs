@@ -3,7 +3,7 @@
 use dwell_documents::{LINES, REPLAYS, lines_of};
 
 use crate::fixture::{DWELL, Sandbox, as_root, repository, stderr, stdout};
-use crate::schemas::assert_matches_schema;
+use crate::schema::assert_matches_schema;
 
 #[test]
 fn list_of_replays_has_their_cost() {

@@ -12,7 +12,7 @@ use dwell_units::Instant;
 use serde_json::Value;
 
 use crate::fixture::{Sandbox, object, stderr, stdout, wait_for_exit, wait_until};
-use crate::schemas::assert_matches_schema;
+use crate::schema::assert_matches_schema;
 
 /// A reflector on loopback and its URL; it ends with the test.
 struct Reflector(Child, String);

@@ -5,33 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::fixture::{Sandbox, as_root, object, repository};
-
-fn errors(name: &str, object: &Value) -> Vec<String> {
-    let path = repository("docs/schema").join(format!("{name}-1.schema.json"));
-    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    jsonschema::draft202012::meta::validate(&schema).unwrap();
-    let schema = jsonschema::draft202012::new(&schema).unwrap();
-    schema.iter_errors(object).map(|e| format!("{}: {e}", e.instance_path())).collect()
-}
-
-/// Asserts that an object matches its schema, and that it does not without any one of its fields or
-/// with an additional field.
-pub(crate) fn assert_matches_schema(name: &str, object: &Value) {
-    assert_eq!(object["schema"], format!("{name}/1"));
-    assert_eq!(errors(name, object), Vec::<String>::new(), "{object:#}");
-    for field in object.as_object().unwrap().keys() {
-        let mut broken = object.clone();
-        broken.as_object_mut().unwrap().remove(field);
-        assert_ne!(errors(name, &broken), Vec::<String>::new(), "{name} without {field}");
-    }
-    assert_refuses(name, object, |object| object["another"] = json!(1));
-}
-
-pub(crate) fn assert_refuses(name: &str, object: &Value, change: impl FnOnce(&mut Value)) {
-    let mut broken = object.clone();
-    change(&mut broken);
-    assert_ne!(errors(name, &broken), Vec::<String>::new(), "{broken:#}");
-}
+use crate::schema::{assert_matches_schema, assert_refuses};
 
 #[test]
 fn import_output_matches_the_schemas() {

@@ -9,4 +9,5 @@ mod fixture;
 mod lab_devices;
 mod queries;
 mod schedules;
+#[path = "../controller/schema.rs"]
 mod schema;
