@@ -121,7 +121,7 @@ impl SpoolLink {
     /// # Errors
     /// The connection ended, or the spool cannot be written.
     pub fn put_schedule(&mut self, schedule: NodeSchedule) -> Result<(), FleetError> {
-        self.request_done(SpoolRequest::Schedule { schedule })
+        self.request_done(SpoolRequest::Schedule { schedule: schedule.to_json() })
     }
 
     fn request_done(&mut self, request: SpoolRequest) -> Result<(), FleetError> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use dwell_host::ClockState;
 use dwell_record::Summary;
-use dwell_rollup::{Incarnation, NodeSchedule, RangeSet, SpoolCursor, StatusFile};
+use dwell_rollup::{Incarnation, RangeSet, SpoolCursor, StatusFile};
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
@@ -106,8 +106,8 @@ pub enum SpoolRequest {
     },
     /// Leave the schedule, which takes effect within a second.
     Schedule {
-        /// The schedule.
-        schedule: NodeSchedule,
+        /// JSON of a [`NodeSchedule`](dwell_rollup::NodeSchedule).
+        schedule: String,
     },
     /// Pause the agent until this is withdrawn.
     Pause {

@@ -136,11 +136,11 @@ fn round_collects_all_records_and_leaves_receipts() {
 }
 
 #[test]
-fn records_of_a_new_spool_are_collected_over_the_same_connection() {
+fn records_of_a_new_spool_are_collected_without_reconnecting() {
     let ((mut spool, _), (store, _dir)) = (filled(), store());
     let mut collector = collector();
     collector.round(&mut spool, &store, || NOW).unwrap();
-    // Somebody deleted the spool; the agent's next start begins with the same names of files.
+    // After the spool was deleted, the agent's next start begins with the same names of files.
     let (mut anew, count) = filled();
     anew.records.values_mut().flatten().for_each(|record| {
         record.identity.incarnation = Incarnation(2);

@@ -7,9 +7,9 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use dwell_rollup::{
-    DEFAULT_SPOOL_DIR, Identity, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN,
-    NodeSchedule, PAUSE_FILE, PAUSE_LOCK_FILE, Pause, Piece, RECEIPTS_DIR, RangeSet, RecordFile,
-    SCHEDULE_FILE, STATUS_FILE, SpoolCursor, level_dir, pieces,
+    DEFAULT_SPOOL_DIR, Identity, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
+    PAUSE_LOCK_FILE, Pause, Piece, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
+    SpoolCursor, level_dir, pieces,
 };
 use serde_json::Value;
 
@@ -133,9 +133,9 @@ pub(crate) fn write_receipts(
     write_whole(&path, format!("{sequences}\n").as_bytes())
 }
 
-/// Leaves a schedule.
-pub(crate) fn write_schedule(dir: &Path, schedule: &NodeSchedule) -> io::Result<()> {
-    write_whole(&dir.join(SCHEDULE_FILE), schedule.to_json().as_bytes())
+/// Leaves a schedule, as JSON.
+pub(crate) fn write_schedule(dir: &Path, schedule: &str) -> io::Result<()> {
+    write_whole(&dir.join(SCHEDULE_FILE), schedule.as_bytes())
 }
 
 /// Leaves a request to pause, or withdraws it.
@@ -198,7 +198,7 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let write = || {
-        // What a killed process of this number left, or a link that somebody put there.
+        // What a killed process of this number left, or a link in its place.
         if let Err(error) = fs::remove_file(&temporary)
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -265,6 +265,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
             engine.iter().for_each(|line| crate::say(&format!("dwell: {line}")));
             lines.iter().for_each(|line| crate::say(&format!("listening on {line}")));
         }
+        // Of the program, a reflector needs a small part from here on. Its threads lock what they use.
+        let _ = process::release_code();
     })?;
     if args.json {
         use std::io::Write;

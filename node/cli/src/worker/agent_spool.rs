@@ -6,7 +6,7 @@ use std::path::Path;
 use dwell_protocol::{
     Event, JobId, MAX_PAYLOAD_LEN, SpoolAnswer, SpoolRequest, write_data, write_message,
 };
-use dwell_rollup::{Level, Pause, SPOOL_LEVELS};
+use dwell_rollup::{Level, NodeSchedule, Pause, SPOOL_LEVELS};
 use serde_json::{Value, json};
 
 use super::jobs::EventWriter;
@@ -83,7 +83,8 @@ fn perform(
             SpoolAnswer::Done
         }
         SpoolRequest::Schedule { schedule } => {
-            schedule.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            NodeSchedule::from_json(schedule.as_bytes())
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
             spool_access::write_schedule(dir, &schedule)?;
             SpoolAnswer::Done
         }

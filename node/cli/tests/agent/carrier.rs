@@ -102,7 +102,7 @@ impl Carrier {
 
     pub(crate) fn schedule(&mut self, json: &str) {
         let schedule: NodeSchedule = serde_json::from_str(json).unwrap();
-        self.done(SpoolRequest::Schedule { schedule });
+        self.done(SpoolRequest::Schedule { schedule: schedule.to_json() });
     }
 
     /// Ends the worker and waits for it.
