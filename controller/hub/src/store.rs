@@ -163,6 +163,28 @@ pub struct AppliedSchedule {
     pub text: String,
 }
 
+/// What a text of [`HubTransaction::texts`] belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TextKind {
+    /// The applied file of alert rules; the key is empty.
+    AlertRules,
+    /// The state of an alert, by rule and subject.
+    AlertState,
+    /// A request for samples, by node and number.
+    SampleRequest,
+}
+
+impl TextKind {
+    /// Name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AlertRules => "alert-rules",
+            Self::AlertState => "alert-state",
+            Self::SampleRequest => "sample-request",
+        }
+    }
+}
+
 /// A transaction. Every method fails if the database does.
 #[expect(clippy::missing_errors_doc, reason = "every method fails if the database does")]
 pub trait HubTransaction {
@@ -337,4 +359,10 @@ pub trait HubTransaction {
 
     /// Returns the part of a node in a version.
     fn node_schedule(&mut self, version: u64, node: &Name) -> Result<Option<String>, HubError>;
+
+    /// Returns the texts of a kind, by key.
+    fn texts(&mut self, kind: TextKind) -> Result<BTreeMap<String, String>, HubError>;
+
+    /// Replaces a text; `None` removes it.
+    fn set_text(&mut self, kind: TextKind, key: &str, text: Option<&str>) -> Result<(), HubError>;
 }

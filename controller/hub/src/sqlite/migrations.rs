@@ -13,8 +13,11 @@ use crate::error::HubError;
 const APPLICATION_ID: i64 = 0x6477_6862;
 
 /// In order. The version of a database is the number of its last migration, from 1.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/1.sql"),
+    include_str!("migrations/2.sql"),
+    include_str!("migrations/3.sql"),
+];
 
 /// Refuses the database of a newer dwell before SQLite opens it, which may write to it.
 pub(super) fn refuse_newer(path: &Path) -> Result<(), HubError> {

@@ -15,7 +15,7 @@ use crate::period::{Horizons, Partition, Resolution};
 use crate::row::{NodeId, RecordKey, Row, StreamId};
 use crate::store::{
     AppliedSchedule, Counts, HubTransaction, SentStream, Span, StoredBadRecord, StoredNode,
-    StoredStatus, UndatedRecord,
+    StoredStatus, TextKind, UndatedRecord,
 };
 
 const INCARNATION_COLUMNS: &str = "receipts, dropped, boot_id, first_wall_ns, last_wall_ns, \
@@ -655,5 +655,28 @@ impl HubTransaction for SqliteTransaction<'_> {
             .prepare_cached("SELECT json FROM node_schedules WHERE version = ?1 AND node = ?2")?;
         let found = select.query_row(params![version as i64, node.as_str()], |row| row.get(0));
         Ok(found.optional()?)
+    }
+
+    fn texts(&mut self, kind: TextKind) -> Result<BTreeMap<String, String>, HubError> {
+        let mut select = self.db.prepare_cached("SELECT key, text FROM texts WHERE kind = ?1")?;
+        let texts = select.query_map([kind.name()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(texts.collect::<Result<_, _>>()?)
+    }
+
+    fn set_text(&mut self, kind: TextKind, key: &str, text: Option<&str>) -> Result<(), HubError> {
+        match text {
+            Some(text) => self
+                .db
+                .prepare_cached(
+                    "INSERT INTO texts (kind, key, text) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (kind, key) DO UPDATE SET text = excluded.text",
+                )?
+                .execute([kind.name(), key, text])?,
+            None => self
+                .db
+                .prepare_cached("DELETE FROM texts WHERE kind = ?1 AND key = ?2")?
+                .execute([kind.name(), key])?,
+        };
+        Ok(())
     }
 }

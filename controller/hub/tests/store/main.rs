@@ -47,6 +47,7 @@ suite!(
     start_just_before_a_boundary_belongs_to_the_interval,
     stepped_clock_keeps_its_own_times,
     stream_without_rows_is_removed,
+    texts_are_kept_by_kind_and_key,
     time_before_synchronisation_is_corrected,
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_hub::store::{HubStore, StoredBadRecord};
+use dwell_hub::store::{HubStore, StoredBadRecord, TextKind};
 use dwell_hub::{
     Delivery, HubError, Query, QueryError, Resolution, Retention, Row, Rules, SimultaneousAgents,
     accept_clock, expire, ingest, query, simultaneous_agents, store_unknown_versions,
@@ -777,4 +777,25 @@ fn batch_of_several_nodes_is_one_transaction() {
     let committed = ingest(&mut *test.store, &deliveries, &Rules::default()).unwrap();
     assert_eq!(committed.receipts.len(), 3);
     assert!(committed.counts.values().all(|counts| counts.stored == 12));
+}
+
+pub(crate) fn texts_are_kept_by_kind_and_key(create: Create<'_>) {
+    let mut store = create();
+    let mut transaction = store.begin().unwrap();
+    for (kind, key, text) in [
+        (TextKind::AlertState, "b", Some("1")),
+        (TextKind::AlertState, "a", Some("2")),
+        (TextKind::AlertState, "a", Some("3")),
+        (TextKind::AlertRules, "", Some("rules")),
+        (TextKind::AlertState, "b", None),
+        (TextKind::SampleRequest, "none", None),
+    ] {
+        transaction.set_text(kind, key, text).unwrap();
+    }
+    transaction.commit().unwrap();
+    let mut transaction = store.begin_to_read().unwrap();
+    let map = |key: &str, text: &str| BTreeMap::from([(key.to_owned(), text.to_owned())]);
+    assert_eq!(transaction.texts(TextKind::AlertState).unwrap(), map("a", "3"));
+    assert_eq!(transaction.texts(TextKind::AlertRules).unwrap(), map("", "rules"));
+    assert_eq!(transaction.texts(TextKind::SampleRequest).unwrap(), BTreeMap::new());
 }
