@@ -45,6 +45,9 @@ const TURN_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between looks at the files of carriers, at pauses and at times of day.
 const CONTROL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Time after the start of a stream in which it uses code that it does not need later.
+const STREAM_START_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Interval between status records without news.
 const STATUS_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -85,8 +88,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     crate::stop::on_signal(&stop)?;
     // Threads come and go, and files are deleted while they run.
     process::share_descriptors();
-    // Of the program, an agent needs a small part from here on. Its threads lock what they use.
-    let _ = process::release_code();
     let mut agent = Agent::start(config)?;
     if !args.quiet {
         crate::say(&format!("agent {} is running", agent.config.node));
@@ -131,6 +132,8 @@ struct Agent {
     last_status: Option<Instant>,
     /// Something changed that the hub should know soon.
     has_news: bool,
+    /// When the last stream started, until the code of starts is released.
+    last_start: Option<Instant>,
 }
 
 impl Agent {
@@ -174,6 +177,7 @@ impl Agent {
             last_control: Instant::now(),
             last_status: None,
             has_news: true,
+            last_start: None,
         };
         agent.admit();
         agent.control();
@@ -263,13 +267,21 @@ impl Agent {
             let name = entry.name.clone();
             let pairing = self.watch.last();
             match AgentStream::start(entry, version, phase, &self.config.limits, pairing) {
-                Ok(stream) => self.streams.push(stream),
+                Ok(stream) => {
+                    self.streams.push(stream);
+                    self.last_start = Some(Instant::now());
+                }
                 // The entry is wrong; another schedule may correct it.
                 Err(failure) => self.faults.push(fault(name, &format!("{:#}", failure.error))),
             }
             self.has_news = true;
         }
         self.has_news |= self.all_faults() != self.reported;
+        if self.last_start.is_some_and(|start| start.elapsed() >= STREAM_START_INTERVAL) {
+            self.last_start = None;
+            // Of the program, running streams need a small part.
+            let _ = process::release_code();
+        }
     }
 
     /// Reads the schedule of the hub if its file has changed.

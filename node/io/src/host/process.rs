@@ -270,17 +270,23 @@ pub fn own_descriptors() -> bool {
 }
 
 /// Releases the memory of the program's code that is resident, such as after a start that used parts
-/// which a service does not need again. The kernel loads pages that are used again from the file. Has no
-/// effect on memory that is locked.
+/// which a service does not need again. The kernel loads pages that are used again from the file, and
+/// keeps them from then on, as after [`place_thread`](super::cpu::place_thread), if that is permitted.
 ///
 /// # Errors
 /// /proc is not mounted.
 pub fn release_code() -> io::Result<()> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     for (start, end) in maps.lines().filter_map(code_range) {
+        let (address, len) = (start as *mut libc::c_void, end - start);
         // SAFETY: the mapping is private, from a file, executable and not writable (proc_pid_maps(5)), so
         // its pages have the content of the file, which the kernel reads again when they are used.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
+        // Locked pages cannot be released.
+        unsafe {
+            libc::munlock(address, len);
+            libc::madvise(address, len, libc::MADV_DONTNEED);
+            libc::syscall(libc::SYS_mlock2, address, len, libc::MLOCK_ONFAULT);
+        }
     }
     Ok(())
 }
@@ -358,9 +364,13 @@ mod tests {
             let line = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
             line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
         };
+        // SAFETY: takes flags only. Where this is not permitted, nothing is locked.
+        unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
         let before = resident();
         release_code().unwrap();
         let after = resident();
+        // SAFETY: takes nothing.
+        unsafe { libc::munlockall() };
         // Reading the size used some of it again.
         assert!(after < before, "{after} of {before} kB");
     }
