@@ -12,6 +12,10 @@ const screenshots = process.env.DWELL_SCREENSHOTS;
 const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 const TIMEOUT = 30_000;
 const MAX_FIRST_PAINT = 200_000;
+/** Themes and widths in which every page is checked: each once, or with $DWELL_ALL_PAGES all combinations. */
+const views = process.env.DWELL_ALL_PAGES
+  ? ["light", "dark"].flatMap((theme) => [1440, 360].map((width) => [theme, width]))
+  : [["light", 1440], ["dark", 360]];
 let browser;
 
 before(async () => {
@@ -472,33 +476,32 @@ test("every page passes axe, fits its screen and is small", async (t) => {
   };
   for (const [name, path] of Object.entries(pages)) {
     await t.test(name, async () => {
-      for (const colorScheme of ["light", "dark"]) {
-        for (const width of [1440, 360]) {
-          const visited = await visit(path, { colorScheme, viewport: { width, height: 900 } });
-          await drawn(visited.page);
-          const shot = join(screenshots, `${name}-${width}-${colorScheme}.png`);
-          await visited.page.screenshot({ path: shot, fullPage: true });
-          const scroll = await visited.page.evaluate(() => document.documentElement.scrollWidth);
-          assert.ok(scroll <= width, `${name} is ${scroll} wide at ${width}`);
-          if (name === "overview" && width === 1440) {
-            const height = await visited.page.evaluate(() => document.documentElement.scrollHeight);
-            assert.ok(height <= 900, `the overview needs ${height} pixels`);
-          }
-          assert.deepEqual(visited.messages, []);
-          if (width === 1440 && colorScheme === "light") await measure(visited.page, name);
-          await visited.context.close();
-          // The pages' policy would block axe.
-          const checked = await visit(path, { colorScheme, viewport: { width, height: 900 }, bypassCSP: true });
-          await drawn(checked.page);
-          await checked.page.addScriptTag({ content: axe.source });
-          const { violations } = await checked.page.evaluate((runOnly) => {
-            for (const details of document.querySelectorAll("details:not(.chart details)")) details.open = true;
-            return window.axe.run("html", { runOnly, resultTypes: ["violations"] });
-          }, rules);
-          const short = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
-          assert.deepEqual(short, [], `${name} at ${width} in ${colorScheme}`);
-          await checked.context.close();
+      for (const [colorScheme, width] of views) {
+        const viewport = { width, height: 900 };
+        const visited = await visit(path, { colorScheme, viewport });
+        await drawn(visited.page);
+        const shot = join(screenshots, `${name}-${width}-${colorScheme}.png`);
+        await visited.page.screenshot({ path: shot, fullPage: true });
+        const scroll = await visited.page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(scroll <= width, `${name} is ${scroll} wide at ${width}`);
+        if (name === "overview" && width === 1440) {
+          const height = await visited.page.evaluate(() => document.documentElement.scrollHeight);
+          assert.ok(height <= 900, `the overview needs ${height} pixels`);
         }
+        assert.deepEqual(visited.messages, []);
+        if (width === 1440 && colorScheme === "light") await measure(visited.page, name);
+        await visited.context.close();
+        // The pages' policy would block axe.
+        const checked = await visit(path, { colorScheme, viewport, bypassCSP: true });
+        await drawn(checked.page);
+        await checked.page.addScriptTag({ content: axe.source });
+        const { violations } = await checked.page.evaluate((runOnly) => {
+          for (const details of document.querySelectorAll("details:not(.chart details)")) details.open = true;
+          return window.axe.run("html", { runOnly, resultTypes: ["violations"] });
+        }, rules);
+        const short = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
+        assert.deepEqual(short, [], `${name} at ${width} in ${colorScheme}`);
+        await checked.context.close();
       }
     });
   }

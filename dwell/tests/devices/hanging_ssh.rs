@@ -220,3 +220,30 @@ fn check_and_removal_end_at_an_interrupt() {
     assert_eq!(stand_in.sandbox.query(devices), ["local"]);
     assert_eq!(stand_in.sandbox.query("SELECT name FROM devices").len(), 41);
 }
+
+#[test]
+fn devices_that_are_down_delay_a_check_within_bounds() {
+    let stand_in = StandIn::new();
+    let mut up = 0;
+    for number in 0..200 {
+        // 150 are down: half of them refuse, half of them do not answer.
+        let (name, host) = match number % 8 {
+            0 | 1 => (format!("up{number}"), format!("local{number}")),
+            2..=4 => (format!("closed{number}"), "refused".to_owned()),
+            _ => (format!("silent{number}"), "silent".to_owned()),
+        };
+        up += usize::from(number % 8 < 2);
+        let added = stand_in.command(&["device", "add", &name, &host]).output().unwrap();
+        assert!(added.status.success(), "{added:?}");
+    }
+    let started = Instant::now();
+    let results = stand_in.check();
+    println!("200 devices, {} of them down, were checked in {:.1?}", 200 - up, started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
+    let of_state = |state| results.values().filter(|result| result["state"] == state).count();
+    let errors = results.iter().filter(|(name, _)| name.starts_with("up"));
+    let errors: Vec<_> = errors.filter_map(|(_, result)| result["error"].as_str()).collect();
+    assert_eq!(errors, [""; 0]);
+    assert_eq!((of_state("answered"), of_state("failed")), (50, 150));
+    assert_eq!(stand_in.sandbox.processes(), []);
+}

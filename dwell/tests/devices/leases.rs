@@ -7,10 +7,16 @@ use std::process::{Child, Command, Stdio};
 use crate::fixture::{stderr, wait_for_exit, wait_until};
 use crate::hanging_ssh::{StandIn, interrupt};
 
-/// A trial of three seconds.
-const LONG: &str = "version = 1\nname = \"long\"\n[topology]\nroles = [\"sender\", \"receiver\"]\n\
-    [ping]\nfrom = \"sender\"\nto = \"receiver\"\nprotocol = \"udp\"\nduration = \"3s\"\n\
+/// A trial of eight seconds.
+const PLAN: &str = "version = 1\nname = \"long\"\n[topology]\nroles = [\"sender\", \"receiver\"]\n\
+    [ping]\nfrom = \"sender\"\nto = \"receiver\"\nprotocol = \"udp\"\nduration = \"8s\"\n\
     interval = \"10ms\"\n";
+
+/// Makes a trial end long after the test, which interrupts it.
+const LONG: [&str; 2] = ["--set", "ping.duration=\"60s\""];
+
+/// Makes a trial short.
+const SHORT: [&str; 2] = ["--set", "ping.duration=\"200ms\""];
 
 struct Controllers {
     stand_in: StandIn,
@@ -21,7 +27,7 @@ impl Controllers {
     /// Creates two data directories, `data` and `other`, with the same two devices.
     fn new() -> Self {
         let stand_in = StandIn::new();
-        let plan = stand_in.plan(LONG);
+        let plan = stand_in.plan(PLAN);
         let controllers = Self { stand_in, plan };
         for name in ["local1", "local2"] {
             controllers.stand_in.add(name, &["--address", "127.0.0.1"]);
@@ -55,7 +61,14 @@ impl Controllers {
 
     /// Starts the first run and waits until it has the devices.
     fn start_first(&self) -> Child {
-        self.start_measuring(&mut self.run(&[]))
+        self.start_measuring(&mut self.run(&LONG))
+    }
+
+    /// Interrupts the first run, which did not end before.
+    fn interrupt_first(&self, mut first: Child) {
+        assert!(first.try_wait().unwrap().is_none(), "the first run ended: {}", self.log("first"));
+        interrupt(&first);
+        assert_eq!(wait_for_exit(&mut first).code(), Some(130), "{}", self.log("first"));
     }
 
     /// Starts this command of a run and waits until it has the devices.
@@ -71,21 +84,16 @@ impl Controllers {
 #[test]
 fn second_controller_waits_or_fails() {
     let controllers = Controllers::new();
-    let mut first = controllers.start_first();
+    let first = controllers.start_first();
     let refused = controllers.elsewhere(&mut controllers.run(&["--no-wait"])).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let run = controllers.stand_in.sandbox.query("SELECT run FROM runs").remove(0);
     let text = stderr(&refused);
     assert!(text.contains("is in use by run ") && text.contains(&run), "{text}");
-    let mut waiting = controllers.run(&[]);
+    let mut waiting = controllers.run(&SHORT);
     let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
-    assert!(
-        first.try_wait().unwrap().is_none(),
-        "the first run ended: {}",
-        controllers.log("first")
-    );
-    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+    controllers.interrupt_first(first);
     assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
     wait_until("every process to end", || controllers.stand_in.sandbox.processes().is_empty());
 }
@@ -100,7 +108,7 @@ fn device_in_use_is_neither_checked_nor_removed() {
     fs::create_dir_all(&bin).unwrap();
     fs::write(&flock, text).unwrap();
     fs::set_permissions(flock, fs::Permissions::from_mode(0o700)).unwrap();
-    let mut first = controllers.start_first();
+    let first = controllers.start_first();
     let run = controllers.stand_in.sandbox.query("SELECT run FROM runs").remove(0);
     for action in [&["check", "local1"][..], &["remove", "local1", "--yes"]] {
         let mut command = controllers.stand_in.command(&[&["device"], action].concat());
@@ -109,32 +117,36 @@ fn device_in_use_is_neither_checked_nor_removed() {
         let text = format!("{}{}", String::from_utf8_lossy(&refused.stdout), stderr(&refused));
         assert!(text.contains("in use by run ") && text.contains(&run), "{action:?}: {text}");
     }
-    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+    controllers.interrupt_first(first);
 }
 
 #[test]
 fn second_run_of_one_data_directory_waits() {
     let controllers = Controllers::new();
-    let mut first = controllers.start_first();
+    let first = controllers.start_first();
     let refused = controllers.run(&["--no-wait"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    let mut second = controllers.start(&mut controllers.run(&[]), "second");
+    let mut second = controllers.start(&mut controllers.run(&SHORT), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
-    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+    controllers.interrupt_first(first);
     assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
-    assert_eq!(controllers.stand_in.sandbox.query("SELECT state FROM runs"), ["finished"; 2]);
+    assert_eq!(
+        controllers.stand_in.sandbox.query("SELECT state FROM runs"),
+        ["interrupted", "finished"]
+    );
 }
 
 #[test]
 fn resumed_run_waits_for_its_turn() {
     let controllers = Controllers::new();
-    assert_resumed_run_waits(&controllers, controllers.start_first());
+    let first = controllers.start_measuring(&mut controllers.run(&[]));
+    assert_resumed_run_waits(&controllers, first);
 }
 
 #[test]
 fn resumed_run_with_devices_by_a_setting_waits() {
     let controllers = Controllers::new();
-    let plan = controllers.stand_in.plan(&crate::runs::in_lab(LONG));
+    let plan = controllers.stand_in.plan(&crate::runs::in_lab(PLAN));
     let controllers = Controllers { plan, ..controllers };
     let roles = ["--set", "topology={roles=[\"n1\",\"n2\"]}"];
     let on = ["--on", "n1=local1,n2=local2"];
@@ -159,11 +171,11 @@ fn assert_resumed_run_waits(controllers: &Controllers, mut first: Child) {
 #[test]
 fn waiting_run_can_be_interrupted() {
     let controllers = Controllers::new();
-    let mut first = controllers.start_first();
+    let first = controllers.start_first();
     let mut waiting = controllers.run(&[]);
     let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
     interrupt(&second);
     assert_eq!(wait_for_exit(&mut second).code(), Some(130), "{}", controllers.log("second"));
-    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+    controllers.interrupt_first(first);
 }

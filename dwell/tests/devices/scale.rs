@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::hanging_ssh::StandIn;
 use crate::lab_devices::DeviceLab;
 use crate::runs::{PLAN, in_lab};
 
@@ -42,34 +41,6 @@ fn fifty_devices_are_checked_and_run_a_plan() {
         assert_eq!(trial["packets"]["received"], 50, "{trial:#}");
     }
     lab.assert_all_idle();
-}
-
-#[test]
-fn devices_that_are_down_delay_a_check_within_bounds() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let stand_in = StandIn::new();
-    let mut up = 0;
-    for number in 0..200 {
-        // 150 are down: half of them refuse, half of them do not answer.
-        let (name, host) = match number % 8 {
-            0 | 1 => (format!("up{number}"), format!("local{number}")),
-            2..=4 => (format!("closed{number}"), "refused".to_owned()),
-            _ => (format!("silent{number}"), "silent".to_owned()),
-        };
-        up += usize::from(number % 8 < 2);
-        let added = stand_in.command(&["device", "add", &name, &host]).output().unwrap();
-        assert!(added.status.success(), "{added:?}");
-    }
-    let started = Instant::now();
-    let results = stand_in.check();
-    println!("200 devices, {} of them down, were checked in {:.1?}", 200 - up, started.elapsed());
-    assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
-    let of_state = |state| results.values().filter(|result| result["state"] == state).count();
-    let errors = results.iter().filter(|(name, _)| name.starts_with("up"));
-    let errors: Vec<_> = errors.filter_map(|(_, result)| result["error"].as_str()).collect();
-    assert_eq!(errors, [""; 0]);
-    assert_eq!((of_state("answered"), of_state("failed")), (50, 150));
-    assert_eq!(stand_in.sandbox.processes(), []);
 }
 
 /// Returns the times between the first packets of successive trials of the last run, in seconds. A pause
