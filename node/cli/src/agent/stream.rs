@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::ping::stream::{ProbeStream, StreamSample};
 
 /// Number of samples at which a block is complete.
-const MAX_BLOCK_SAMPLES: u64 = 500;
+const MAX_BLOCK_SAMPLES: u64 = 200;
 
 /// Age at which a block is complete.
 const MAX_BLOCK_AGE: Nanos = Nanos::from_secs(300);
