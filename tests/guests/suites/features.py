@@ -26,7 +26,7 @@ KERNELS = ("6.1", "6.12")
 GUESTS = tuple(
     Spec(f"linux-{kernel.replace('.', '-')}", f"x86_64-{kernel}", memory=1024, modules=("tun",)) for kernel in KERNELS
 )
-EXAMPLE_TIMEOUT = 240
+EXAMPLE_TIMEOUT = 400
 # An example that takes longer is named, in seconds.
 LONG_EXAMPLE = 15
 # `ready FILE TEXT` waits until a background process has printed a text to a file.

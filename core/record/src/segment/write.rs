@@ -41,14 +41,14 @@ impl<W: Write> SegmentWriter<W> {
     pub fn new(to: W, header: &Header) -> io::Result<Self> {
         let mut writer = Self {
             to,
-            block: Vec::with_capacity(2 * BLOCK_LEN),
+            block: Vec::new(),
             count: 0,
             kind: Kind::Samples,
             before: Previous::default(),
             observation_before: observation::Previous::default(),
             bridge: None,
             near: None,
-            framed: Vec::with_capacity(2 * BLOCK_LEN),
+            framed: Vec::new(),
             totals: Totals::default(),
         };
         writer.framed.extend_from_slice(&MAGIC);
