@@ -132,7 +132,7 @@ fn second_run_of_one_data_directory_waits() {
     assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
     assert_eq!(
         controllers.stand_in.sandbox.query("SELECT state FROM runs"),
-        ["interrupted", "finished"]
+        ["stopped", "finished"]
     );
 }
 
