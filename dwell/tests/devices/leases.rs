@@ -13,10 +13,10 @@ const PLAN: &str = "version = 1\nname = \"long\"\n[topology]\nroles = [\"sender\
     interval = \"10ms\"\n";
 
 /// Makes a trial end long after the test, which interrupts it.
-const LONG: [&str; 2] = ["--set", "ping.duration=\"60s\""];
+const ENDLESS_TRIAL: [&str; 2] = ["--set", "ping.duration=\"60s\""];
 
 /// Makes a trial short.
-const SHORT: [&str; 2] = ["--set", "ping.duration=\"200ms\""];
+const BRIEF_TRIAL: [&str; 2] = ["--set", "ping.duration=\"200ms\""];
 
 struct Controllers {
     stand_in: StandIn,
@@ -61,7 +61,7 @@ impl Controllers {
 
     /// Starts the first run and waits until it has the devices.
     fn start_first(&self) -> Child {
-        self.start_measuring(&mut self.run(&LONG))
+        self.start_measuring(&mut self.run(&ENDLESS_TRIAL))
     }
 
     /// Interrupts the first run, which did not end before.
@@ -90,7 +90,7 @@ fn second_controller_waits_or_fails() {
     let run = controllers.stand_in.sandbox.query("SELECT run FROM runs").remove(0);
     let text = stderr(&refused);
     assert!(text.contains("is in use by run ") && text.contains(&run), "{text}");
-    let mut waiting = controllers.run(&SHORT);
+    let mut waiting = controllers.run(&BRIEF_TRIAL);
     let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
     controllers.interrupt_first(first);
@@ -126,7 +126,7 @@ fn second_run_of_one_data_directory_waits() {
     let first = controllers.start_first();
     let refused = controllers.run(&["--no-wait"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    let mut second = controllers.start(&mut controllers.run(&SHORT), "second");
+    let mut second = controllers.start(&mut controllers.run(&BRIEF_TRIAL), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
     controllers.interrupt_first(first);
     assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
