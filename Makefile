@@ -168,7 +168,7 @@ bench-micro: ## measure the code that runs once per packet or sample, without so
 bench-rtt: setup-packages build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)
 
-bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
+bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; audit; recording; trials; list the goals missed
 	@setup/web-packages
 	@target/release/data $(ARGS)
 
@@ -181,7 +181,7 @@ bench-pace: setup-packages build target/release/cpace target/release/catch.bpf.o
 bench-hostile: setup-packages build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
 	@target/release/hostile $(ARGS)
 
-bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; list the goals missed
+bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; service time of node-sim; list the goals missed
 	@target/release/reflect $(ARGS)
 
 bench-web: setup-packages build ## load the web controller, and measure whether watching disturbs experiments; list the goals missed
