@@ -148,6 +148,7 @@ completions: ## regenerate docs/completions from the command definition
 accuracy: setup-packages ## check delay components against known delays, verdicts of pace against known limits, and predictions against measured delays (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 	DWELL_VERDICTS=strict $(CARGO) test --release --locked -p dwell --test controller -- verdicts:: --nocapture --test-threads=1
+	$(CARGO) test --release --locked -p dwell-predict --test large -- --nocapture --test-threads=1
 	DWELL_PREDICTIONS=strict $(CARGO) test --release --locked -p dwell --test controller -- predictions:: --nocapture --test-threads=1
 	DWELL_AUDIT_TABLES=1000 $(CARGO) test --release --locked -p dwell-audit --test false_alarms -- --nocapture
 

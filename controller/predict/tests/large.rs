@@ -213,27 +213,18 @@ fn read_and_predict(text: &str, models: &BTreeMap<String, NodeModel>) -> [Durati
     [read, thread_time() - start - read]
 }
 
-/// Unoptimised parsers miss the limit, so only a release build (`make accuracy`) is held to that of reading.
+/// Later flows are searched beside thousands of nodes with traffic. Unoptimised parsers miss the limit, so
+/// only a release build (`make accuracy`) is held to that of reading, and has many flows.
 #[test]
 fn distinct_loads_and_links_are_read_and_searched_in_time() {
-    let is_strict = !cfg!(debug_assertions);
-    let (text, models) = (file(1), BTreeMap::from([("m.json".to_owned(), fitted())]));
-    let attempts = if is_strict { ATTEMPTS } else { 1 };
-    let times = (0..attempts).map(|_| read_and_predict(&text, &models));
-    let [read, search] = times.min_by_key(|[read, search]| *read + *search).unwrap();
-    let megabytes = text.len() / 1_000_000;
-    println!("{megabytes} MB of JSON: {read:.1?} to read, {search:.1?} to search");
-    assert!(search < QUERY_TIMEOUT, "{search:?}");
-    assert!(!is_strict || read < QUERY_TIMEOUT, "{read:?}");
-}
-
-/// Later flows are searched beside tens of thousands of nodes with traffic.
-#[test]
-fn hundred_flows_take_no_longer_each_than_one() {
-    let is_strict = !cfg!(debug_assertions);
-    let flows = if is_strict { 100 } else { 3 };
     let models = BTreeMap::from([("m.json".to_owned(), fitted())]);
-    let [_, search] = read_and_predict(&file(flows), &models);
-    println!("{flows} flows: {search:.1?} to search");
-    assert!(search < QUERY_TIMEOUT * flows, "{search:?}");
+    let is_strict = !cfg!(debug_assertions);
+    for flows in if is_strict { &[1, 100][..] } else { &[2] } {
+        let text = file(*flows);
+        let [read, search] = read_and_predict(&text, &models);
+        let megabytes = text.len() / 1_000_000;
+        println!("{megabytes} MB, {flows} flows: {read:.1?} to read, {search:.1?} to search");
+        assert!(search < QUERY_TIMEOUT * *flows, "{search:?}");
+        assert!(!is_strict || read < QUERY_TIMEOUT, "{read:?}");
+    }
 }
