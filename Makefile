@@ -148,6 +148,7 @@ completions: ## regenerate docs/completions from the command definition
 accuracy: setup-packages ## check delay components against known delays, verdicts of pace against known limits, and predictions against measured delays (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 	DWELL_VERDICTS=strict $(CARGO) test --release --locked -p dwell --test controller -- verdicts:: --nocapture --test-threads=1
+	$(CARGO) test --release --locked -p dwell-predict --test large -- --nocapture --test-threads=1
 	DWELL_PREDICTIONS=strict $(CARGO) test --release --locked -p dwell --test controller -- predictions:: --nocapture --test-threads=1
 	DWELL_AUDIT_TABLES=1000 $(CARGO) test --release --locked -p dwell-audit --test false_alarms -- --nocapture
 
@@ -168,7 +169,7 @@ bench-micro: ## measure the code that runs once per packet or sample, without so
 bench-rtt: setup-packages build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)
 
-bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
+bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; audit; recording; trials; list the goals missed
 	@setup/web-packages
 	@target/release/data $(ARGS)
 
@@ -181,7 +182,7 @@ bench-pace: setup-packages build target/release/cpace target/release/catch.bpf.o
 bench-hostile: setup-packages build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
 	@target/release/hostile $(ARGS)
 
-bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; list the goals missed
+bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; service time of node-sim; list the goals missed
 	@target/release/reflect $(ARGS)
 
 bench-web: setup-packages build ## load the web controller, and measure whether watching disturbs experiments; list the goals missed

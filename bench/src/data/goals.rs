@@ -13,6 +13,7 @@ pub(super) struct Measured {
     pub(super) pandas_csv: Vec<Cost>,
     pub(super) scan: Vec<Cost>,
     pub(super) pandas_parquet: Vec<Cost>,
+    pub(super) audit: Vec<Cost>,
     pub(super) report: Vec<Cost>,
     pub(super) report_bytes: u64,
     pub(super) first_figure_ms: Vec<f64>,
@@ -22,12 +23,13 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Returns the timed commands by their name in the table.
-    pub(super) fn costs(&self) -> [(&'static str, &[Cost]); 5] {
+    pub(super) fn costs(&self) -> [(&'static str, &[Cost]); 6] {
         [
             ("dwell import of the CSV, Parquet written", &self.import),
             ("pandas read_csv and figures", &self.pandas_csv),
             ("dwell show --recompute", &self.scan),
             ("pandas read_parquet and figures", &self.pandas_parquet),
+            ("dwell audit of the CSV", &self.audit),
             ("dwell report", &self.report),
         ]
     }
@@ -35,13 +37,16 @@ impl Measured {
 
 /// Judges every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Judged> {
-    let Measured { import, pandas_csv, scan, pandas_parquet, report, recording, .. } = measured;
+    let Measured { import, pandas_csv, scan, pandas_parquet, audit, report, recording, .. } =
+        measured;
     let exact = |value: Option<f64>| value.map(Estimate::exact);
     let at_most =
         |goal, estimate, limit, unit| Judged::new(goal, estimate, Bound::AtMost(limit), unit);
     let at_least =
         |goal, estimate, limit, unit| Judged::new(goal, estimate, Bound::AtLeast(limit), unit);
-    let report_seconds: Vec<f64> = report.iter().map(|cost| cost.seconds).collect();
+    let seconds = |costs: &[Cost]| costs.iter().map(|cost| cost.seconds).collect::<Vec<_>>();
+    let report_seconds = seconds(report);
+    let audit_mb: Vec<f64> = audit.iter().map(|cost| cost.peak_kib as f64 * 1024.0 / 1e6).collect();
     let report_mb = (measured.report_bytes > 0).then(|| measured.report_bytes as f64 / 1e6);
     let extra = recording.p99_recorded.iter().copied().zip(recording.p99_bare.iter().copied());
     vec![
@@ -64,6 +69,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<Judged> {
             3.0,
             Unit::Ratio,
         ),
+        at_most("audit: time", paired::location(&seconds(audit)), 2.0, Unit::S),
+        at_most("audit: peak memory", paired::location(&audit_mb), 100.0, Unit::Mb),
         at_most("report: time", paired::location(&report_seconds), 5.0, Unit::S),
         at_most("report: size", exact(report_mb), 6.0, Unit::Mb),
         at_most(

@@ -1,5 +1,5 @@
-//! Handling of samples after measurement: import, figures, report, recording, and the overhead of a
-//! trial. pandas processes the same data in alternation with dwell, so that disturbances affect
+//! Handling of samples after measurement: import, figures, audit, report, recording, and the overhead of
+//! a trial. pandas processes the same data in alternation with dwell, so that disturbances affect
 //! both.
 
 pub(crate) mod corpus;
@@ -25,7 +25,7 @@ use goals::{Measured, judge};
 use pandas::Pandas;
 use timed::{Cost, timed};
 
-/// Compare import, figures and reports of dwell with pandas, and measure recording and trials
+/// Compare import, figures and reports of dwell with pandas, and measure audit, recording and trials
 #[derive(Debug, clap::Parser)]
 #[command(name = "data", version)]
 pub struct Args {
@@ -97,6 +97,7 @@ fn measure(args: &Args, folder: &Path, dwell: &Path) -> Result<Measured, Failure
         if round == 1 {
             pandas.check(&parquet, args.rows, &from_csv)?;
         }
+        measured.audit.push(timed(folder, Command::new(dwell).arg("audit").arg(&csv))?.cost);
         let html = folder.join("report.html");
         let mut report = on(dwell, &data, &["report", "last", "-o"]);
         measured.report.push(timed(folder, report.arg(&html))?.cost);

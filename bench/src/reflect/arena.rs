@@ -30,7 +30,7 @@ const FLOOD_MS: &str = "400";
 
 /// A running lab with the C programs.
 pub(super) struct Arena {
-    lab: Lab,
+    pub(super) lab: Lab,
     pingpong: PathBuf,
     generator: PathBuf,
     /// The reflectors' interface.

@@ -46,6 +46,9 @@ const CAPACITIES: [Peers; 3] =
 /// the first check, in nanoseconds.
 const MALFORMED_LIMIT: f64 = 50.0;
 
+/// Maximum share by which the mean service time of a simulated node differs from the one that was set.
+const MAX_SERVICE_DEVIATION: f64 = 0.01;
+
 /// Name of the program in [`Measured::unavailable`].
 pub(super) const PROGRAM: &str = "XDP program";
 
@@ -74,6 +77,8 @@ pub(super) struct Measured {
     pub(super) capacities: BTreeMap<&'static str, Vec<Capacity>>,
     /// Times of the program for one frame.
     pub(super) program: Vec<Times>,
+    /// Shares by which the mean service time of a simulated node differs from the one that was set.
+    pub(super) node_sim: Vec<f64>,
     /// Contestants that cannot run here, with the reason.
     pub(super) unavailable: BTreeMap<&'static str, String>,
 }
@@ -105,6 +110,13 @@ pub(super) fn judge_program(measured: &Measured) -> Judged {
             Judged::new(title, paired::difference(rounds), bound, Unit::Ns)
         }
     }
+}
+
+/// Judges the goal on a simulated node.
+pub(super) fn judge_node_sim(measured: &Measured) -> Judged {
+    let title = "node-sim, 64 clients: mean service time / set time - 1";
+    let estimate = paired::location(&measured.node_sim);
+    Judged::new(title, estimate, Bound::AtMost(MAX_SERVICE_DEVIATION), Unit::Ratio)
 }
 
 /// Judges the goals on capacity.
@@ -191,7 +203,7 @@ mod tests {
     #[test]
     fn goals_are_documented() {
         let measured = Measured::default();
-        let program = vec![judge_program(&measured)];
+        let program = vec![judge_program(&measured), judge_node_sim(&measured)];
         let judged = [judge_round_trips(&measured), judge_capacities(&measured), program].concat();
         crate::judge::assert_documented(judged.iter().map(|row| &*row.goal));
     }
@@ -226,6 +238,14 @@ mod tests {
         for (malformed, expected) in [(69.0, Outcome::Reached), (71.0, Outcome::Missed)] {
             let measured = Measured { program: rounds(malformed), ..Measured::default() };
             assert_eq!(judge_program(&measured).outcome, expected);
+        }
+    }
+
+    #[test]
+    fn simulated_node_is_judged_by_its_mean_service_time() {
+        for (deviation, expected) in [(0.004, Outcome::Reached), (0.02, Outcome::Missed)] {
+            let measured = Measured { node_sim: vec![deviation; 6], ..Measured::default() };
+            assert_eq!(judge_node_sim(&measured).outcome, expected);
         }
     }
 

@@ -1,11 +1,12 @@
 //! dwell's reflectors in comparison with sockperf's server, the kernel's ICMP echo and minimal C
 //! programs: round trips, also beside a load, and requests per second of one core. All contestants
 //! run in every round, and the ratios of the rounds are judged. The time of the XDP program for a
-//! malformed frame is judged too.
+//! malformed frame, and the service time that `dwell node-sim` keeps, are judged too.
 
 mod arena;
 mod contestant;
 mod goals;
+mod node_sim;
 mod program;
 
 use std::process::{Command, Stdio};
@@ -19,8 +20,8 @@ use crate::{Interrupt, Lab, Machine, Table};
 use arena::{Arena, Flood};
 use contestant::{Client, FLOODED, Flooded, Reflector, TIMED};
 use goals::{
-    Capacity, Measured, PROGRAM, are_generator_limited, judge_capacities, judge_program,
-    judge_round_trips,
+    Capacity, Measured, PROGRAM, are_generator_limited, judge_capacities, judge_node_sim,
+    judge_program, judge_round_trips,
 };
 use program::{Program, Times};
 
@@ -65,6 +66,8 @@ enum Part {
     Capacity,
     /// The XDP program alone
     Program,
+    /// The service time of a simulated node
+    NodeSim,
 }
 
 impl Args {
@@ -99,6 +102,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if args.measures(Part::Program) {
         judged.push(judge_program(&measured));
+    }
+    if args.measures(Part::NodeSim) {
+        judged.push(judge_node_sim(&measured));
     }
     if args.json {
         let schema = "dwell.bench-reflect/1";
@@ -165,6 +171,9 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
         }
         if let Some(program) = &mut program {
             measured.program.push(program.measure()?);
+        }
+        if args.measures(Part::NodeSim) {
+            measured.node_sim.push(node_sim::deviation(arena, interrupt)?);
         }
         // No contestant always comes first; the neighbours stay the same.
         timed.rotate_left(1);
@@ -257,6 +266,12 @@ fn print(machine: &Machine, measured: &Measured, args: &Args) {
             figures.row([name.to_owned(), rounds.clone(), figure]);
         }
         println!("{figures}");
+    }
+    if let Some(deviation) = median(&measured.node_sim) {
+        println!(
+            "service time of a simulated node, 64 clients: off by {:.2} %\n",
+            100.0 * deviation
+        );
     }
     for (name, reason) in &measured.unavailable {
         println!("{name} is unavailable: {reason}");

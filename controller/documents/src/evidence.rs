@@ -41,8 +41,9 @@ impl Bound {
         self.low.is_finite() && self.high.is_finite()
     }
 
-    /// Verdict on "at least `limit`".
-    pub(crate) fn at_least(self, limit: f64) -> ClaimVerdict {
+    /// Verdict on "at least `limit`"; undecided without a limit.
+    pub(crate) fn at_least(self, limit: impl Into<Option<f64>>) -> ClaimVerdict {
+        let Some(limit) = limit.into() else { return ClaimVerdict::CannotTell };
         match self {
             Self { low, .. } if low >= limit => ClaimVerdict::Pass,
             Self { high, .. } if high < limit => ClaimVerdict::Fail,
@@ -50,8 +51,9 @@ impl Bound {
         }
     }
 
-    /// Verdict on "at most `limit`".
-    pub(crate) fn at_most(self, limit: f64) -> ClaimVerdict {
+    /// Verdict on "at most `limit`"; undecided without a limit.
+    pub(crate) fn at_most(self, limit: impl Into<Option<f64>>) -> ClaimVerdict {
+        let Some(limit) = limit.into() else { return ClaimVerdict::CannotTell };
         match self {
             Self { high, .. } if high <= limit => ClaimVerdict::Pass,
             Self { low, .. } if low > limit => ClaimVerdict::Fail,

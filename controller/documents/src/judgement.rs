@@ -7,12 +7,13 @@ use dwell_report::model::{Claim, ClaimUnit, ClaimVerdict};
 use crate::evidence::{Bound, Evidence};
 use crate::published;
 
-/// Limit of a claim.
+/// Number with which the check of a claim compares.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     /// Number in the paper: [`published::of_claim`].
     Published,
-    /// Own limit, where the paper gives no number.
+    /// Another number. The paper may state one beside it, such as how far a value fell, where the
+    /// claim is that it falls.
     Own(f64),
 }
 
@@ -27,6 +28,12 @@ pub(crate) struct ClaimSpec<J> {
 }
 
 impl<J> ClaimSpec<J> {
+    /// Id and limit.
+    #[cfg(test)]
+    pub(crate) fn id_and_limit(&self) -> (&'static str, Limit) {
+        (self.id, self.limit)
+    }
+
     /// The claim with the judgement that `apply` gets from its check.
     pub(crate) fn judged(&self, apply: impl FnOnce(&J) -> Judgement) -> Claim {
         apply(&self.judge).into_claim(self.id, self.claim, self.limit, self.unit)
@@ -109,12 +116,10 @@ impl Judgement {
 
     /// The judged claim.
     fn into_claim(self, id: &str, claim: &str, limit: Limit, unit: ClaimUnit) -> Claim {
-        let (limit, published) = match limit {
-            Limit::Published => {
-                let published = published::of_claim(id);
-                (Some(published), Some(published))
-            }
-            Limit::Own(limit) => (Some(limit), None),
+        let published = published::of_claim(id);
+        let limit = match limit {
+            Limit::Published => published,
+            Limit::Own(limit) => Some(limit),
         };
         Claim {
             id: id.to_owned(),
@@ -153,4 +158,22 @@ pub(crate) fn between(bound: Bound, said: impl Fn(f64) -> String) -> String {
         return String::new();
     }
     format!(", interval {} to {}", said(bound.low), said(bound.high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_number_stands_beside_an_own_limit() {
+        let claim =
+            |id, limit, unit| Judgement::not_run("").into_claim(id, "", limit, unit).against();
+        for (id, limit, unit, words) in [
+            ("S4.4-cpu-max", Limit::Own(1.0), ClaimUnit::Times, "published 3.77x, own limit 1x"),
+            ("S0.18", Limit::Published, ClaimUnit::Times, "published 10x"),
+            ("S3.5-faster", Limit::Own(1.0), ClaimUnit::Times, "own limit 1x"),
+        ] {
+            assert_eq!(claim(id, limit, unit), words);
+        }
+    }
 }

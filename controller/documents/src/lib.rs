@@ -73,6 +73,20 @@ pub fn published_boards() -> Vec<PublishedSender> {
     mok_2015::senders()
 }
 
+/// Ids and limits of all claims.
+#[cfg(test)]
+fn claim_limits() -> Vec<(&'static str, judgement::Limit)> {
+    let documents = [
+        miya_2020::limits(),
+        miya_2020_idle::limits(),
+        mok_2015::claims::limits(),
+        ramstetter::limits(),
+        chung_2021::limits(),
+        roedlach_vock::limits(),
+    ];
+    documents.concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -180,6 +180,12 @@ const CLAIMS: [RelayClaim; 15] = [
     },
 ];
 
+/// Ids and limits of the claims.
+#[cfg(test)]
+pub(crate) fn limits() -> Vec<(&'static str, Limit)> {
+    CLAIMS.iter().map(ClaimSpec::id_and_limit).collect()
+}
+
 fn judge(run: &RunData) -> JudgedClaims {
     let all = Evidence::of(run);
     let left_out = all.left_out_text();

@@ -81,6 +81,12 @@ struct Slowdown {
     rates: [String; 2],
 }
 
+/// Ids and limits of the claims.
+#[cfg(test)]
+pub(crate) fn limits() -> Vec<(&'static str, Limit)> {
+    CLAIMS.iter().map(ClaimSpec::id_and_limit).collect()
+}
+
 fn judge(run: &RunData) -> JudgedClaims {
     let all = Evidence::of(run);
     let polls = |trial: &TrialData| has_flag(trial, "busy_poll");

@@ -3,7 +3,7 @@
 //! Mok 2015 defines no tolerance for "accurate" and takes its timestamps in a kernel module. Sizes
 //! are as printed there: the largest, called an IP packet of 1514 B, is a frame of that size.
 
-mod claims;
+pub(crate) mod claims;
 
 use std::sync::LazyLock;
 

@@ -126,6 +126,12 @@ const CLAIMS: [SetUpClaim; 9] = [
     },
 ];
 
+/// Ids and limits of the claims.
+#[cfg(test)]
+pub(crate) fn limits() -> Vec<(&'static str, Limit)> {
+    CLAIMS.iter().map(ClaimSpec::id_and_limit).collect()
+}
+
 fn judge(run: &RunData) -> JudgedClaims {
     let all = Evidence::of(run);
     let set_up = |driver_stamps, in_driver| {

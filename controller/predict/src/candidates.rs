@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use crate::component::{end_delay, link_delays, node_delays};
+use crate::component::end_delay;
+use crate::moments::{MomentCache, Moments};
 use crate::network::{Flow, Hop, Network, Path};
-use crate::quantile_function::QuantileFunction;
-use crate::shortest::{Weights, path_along, shortest_path, weights_to};
-use crate::usage::Usage;
+use crate::shortest::{PathsTo, Weights, least_maximum, shortest_path};
+use crate::usage::{MAX_SHARE, Traffic, Usage, has_room, link_share, relay_share};
 
 /// Maximum number of paths of which every one is a candidate.
 const MAX_ALL_PATHS: usize = 64;
@@ -29,112 +29,80 @@ const MEAN_BESIDE_HOP: f64 = 1e-13;
 /// only between paths of equal variance.
 const MEAN_BESIDE_VARIANCE: f64 = 1e-6;
 
-/// Moments of the delay of a node or link.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moments {
-    least: f64,
-    mean: f64,
-    variance: f64,
-    quantile: f64,
+/// Difference of two shares of capacity that decides nothing.
+const EQUAL_SHARES: f64 = 0.01;
+
+/// A node, or a direction of a link, for one flow.
+#[derive(Clone, Copy, Debug)]
+struct Element {
+    moments: Moments,
+    /// Share of its capacity that is used with the flow; `None` if unknown.
+    share: Option<f64>,
 }
 
-impl Moments {
-    fn of(delays: &[QuantileFunction], probability: f64) -> Self {
-        delays.iter().fold(Self::default(), |sum, delay| Self {
-            least: sum.least + delay.min(),
-            mean: sum.mean + delay.mean(),
-            variance: sum.variance + delay.variance(),
-            quantile: sum.quantile + delay.at(probability),
-        })
+/// Elements that a search uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Include {
+    /// Those with room for the flow.
+    WithRoom,
+    /// Those of which at most this share is used with the flow.
+    UsedUpTo(f64),
+    /// All.
+    All,
+}
+
+impl Include {
+    fn has(self, element: &Element) -> bool {
+        match self {
+            Self::WithRoom => has_room(element.share),
+            Self::UsedUpTo(limit) => element.share.is_none_or(|share| share <= limit),
+            Self::All => true,
+        }
     }
 }
 
-/// Moments of all nodes and links for one flow.
+/// All nodes and links for one flow: by kind, and those with traffic.
 struct Table {
-    relay_kinds: Vec<Moments>,
-    link_kinds: Vec<Moments>,
-    nodes: HashMap<u32, Moments>,
-    hops: HashMap<Hop, Moments>,
-    /// Kinds without room for the flow, even without others.
-    full_relay_kinds: Vec<bool>,
-    full_link_kinds: Vec<bool>,
-    full_nodes: Vec<u32>,
-    full_hops: Vec<Hop>,
+    relay_kinds: Vec<Element>,
+    link_kinds: Vec<Element>,
+    nodes: HashMap<u32, Element>,
+    hops: HashMap<Hop, Element>,
 }
 
 impl Table {
     fn of(network: &Network, usage: &Usage, flow: &Flow, probability: f64) -> Self {
-        let empty = Usage::default();
-        // A representative of each kind stands for all nodes and links without traffic.
-        let mut of_kind = vec![None; network.relays().len()];
-        for node in 0..network.node_count() as u32 {
-            if let Some(kind) = network.relay_kind(node) {
-                of_kind[kind].get_or_insert(node);
-            }
-        }
-        let mut of_link_kind = vec![None; network.link_kinds().len()];
-        for link in 0..network.link_count() as u32 {
-            of_link_kind[network.link_kind(link)].get_or_insert(link);
-        }
-        let node = |node: u32, usage: &Usage| {
-            Moments::of(&node_delays(network, usage, node, flow), probability)
+        let mut cache = MomentCache::new(flow, probability);
+        let mut relay = |relay, others| Element {
+            moments: cache.of_relay(relay, others),
+            share: relay_share(relay, others, flow),
         };
-        let hop = |hop: Hop, usage: &Usage| {
-            Moments::of(&link_delays(network, usage, hop, flow), probability)
+        let idle = Traffic::default();
+        let relay_kinds = network.relays().iter().map(|kind| relay(kind, idle)).collect();
+        let nodes = usage.busy_nodes().filter_map(|(node, others)| {
+            network.relay(node).map(|kind| (node, relay(kind, others)))
+        });
+        let nodes = nodes.collect();
+        let mut link = |link, others| Element {
+            moments: cache.of_link(link, others),
+            share: link_share(link, others, flow),
         };
-        let forward = |link: u32| Hop { link, forward: true };
-        let busy_nodes = usage.nodes();
-        let busy_hops = usage.hops();
-        let full_nodes = busy_nodes.iter().copied();
-        let full_hops = busy_hops.iter().copied();
-        Self {
-            relay_kinds: of_kind
-                .iter()
-                .map(|kind| kind.map_or(Moments::default(), |one| node(one, &empty)))
-                .collect(),
-            link_kinds: of_link_kind
-                .iter()
-                .map(|kind| kind.map_or(Moments::default(), |one| hop(forward(one), &empty)))
-                .collect(),
-            full_relay_kinds: of_kind
-                .iter()
-                .map(|kind| kind.is_some_and(|one| !empty.node_has_room(network, one, flow)))
-                .collect(),
-            full_link_kinds: of_link_kind
-                .iter()
-                .map(|kind| {
-                    kind.is_some_and(|one| !empty.hop_has_room(network, forward(one), flow))
-                })
-                .collect(),
-            nodes: busy_nodes.iter().map(|one| (*one, node(*one, usage))).collect(),
-            hops: busy_hops.iter().map(|one| (*one, hop(*one, usage))).collect(),
-            full_nodes: full_nodes
-                .filter(|one| !usage.node_has_room(network, *one, flow))
-                .collect(),
-            full_hops: full_hops.filter(|one| !usage.hop_has_room(network, *one, flow)).collect(),
-        }
+        let link_kinds = network.link_kinds().iter().map(|kind| link(kind, idle)).collect();
+        let hops = usage.busy_hops();
+        let hops = hops.map(|(hop, others)| (hop, link(network.link(hop.link), others))).collect();
+        Self { relay_kinds, link_kinds, nodes, hops }
     }
 
-    /// Weights by a function of the moments. Full nodes and links are excluded unless
-    /// `with_full`.
-    fn weights(&self, of: impl Fn(&Moments) -> f64, with_full: bool) -> Weights {
-        let kinds = |moments: &[Moments], full: &[bool]| {
-            let weight = |(moments, is_full): (&Moments, &bool)| {
-                if *is_full && !with_full { f64::INFINITY } else { of(moments) }
-            };
-            moments.iter().zip(full).map(weight).collect()
+    /// Weights by a function of nodes and links, without those that are not included.
+    fn weights(&self, include: Include, of: impl Fn(&Element) -> f64) -> Weights {
+        let weight = |element: &Element| {
+            if include.has(element) { of(element) } else { f64::INFINITY }
         };
-        let mut weights = Weights {
-            relay_kinds: kinds(&self.relay_kinds, &self.full_relay_kinds),
-            link_kinds: kinds(&self.link_kinds, &self.full_link_kinds),
-            nodes: self.nodes.iter().map(|(node, moments)| (*node, of(moments))).collect(),
-            hops: self.hops.iter().map(|(hop, moments)| (*hop, of(moments))).collect(),
-        };
-        if !with_full {
-            weights.nodes.extend(self.full_nodes.iter().map(|node| (*node, f64::INFINITY)));
-            weights.hops.extend(self.full_hops.iter().map(|hop| (*hop, f64::INFINITY)));
+        Weights {
+            relay_kinds: self.relay_kinds.iter().map(weight).collect(),
+            link_kinds: self.link_kinds.iter().map(weight).collect(),
+            nodes: self.nodes.iter().map(|(node, element)| (*node, weight(element))).collect(),
+            hops: self.hops.iter().map(|(hop, element)| (*hop, weight(element))).collect(),
         }
-        weights
     }
 
     /// Mean and variance of a path.
@@ -144,9 +112,9 @@ impl Table {
             path.relays().iter().filter_map(|node| self.nodes.get(node).copied().or(kind(node)));
         let link = |hop: &Hop| self.link_kinds[network.link_kind(hop.link)];
         let links = path.hops.iter().map(|hop| self.hops.get(hop).copied().unwrap_or(link(hop)));
-        relays
-            .chain(links)
-            .fold((0.0, 0.0), |(mean, variance), one| (mean + one.mean, variance + one.variance))
+        relays.chain(links).fold((0.0, 0.0), |(mean, variance), one| {
+            (mean + one.moments.mean, variance + one.moments.variance)
+        })
     }
 }
 
@@ -172,16 +140,17 @@ pub(crate) fn candidates(
     probability: f64,
 ) -> Candidates {
     let table = Table::of(network, usage, flow, probability);
-    let hops = |moments: &Moments| 1.0 + MEAN_BESIDE_HOP * moments.mean;
     let (from, to) = (flow.from, flow.to);
     // Hops are counted on links; relays add nothing but their mean.
-    let mut by_hops = table.weights(hops, true);
-    for weight in by_hops.relay_kinds.iter_mut().chain(by_hops.nodes.values_mut()) {
-        *weight -= 1.0;
+    let mean = |one: &Element| MEAN_BESIDE_HOP * one.moments.mean;
+    let mut by_hops = table.weights(Include::All, mean);
+    for weight in by_hops.link_kinds.iter_mut().chain(by_hops.hops.values_mut()) {
+        *weight += 1.0;
     }
     let fewest_hops = shortest_path(network, &by_hops, |_| 0.0, from, to).map(|(path, _)| path);
-    let by_least = table.weights(|one| one.least, false);
-    let least = weights_to(network, &by_least, to);
+    let by_least = table.weights(Include::WithRoom, |one| one.moments.least);
+    let fastest = PathsTo::search(network, &by_least, to);
+    let least = &fastest.least;
     let ends = [network.sender.as_ref(), network.receiver.as_ref()];
     let ends = ends.into_iter().filter_map(|end| end_delay(end, flow));
     let ends: f64 = ends.map(|delay| delay.min()).sum();
@@ -189,29 +158,35 @@ pub(crate) fn candidates(
     if !least_ns.is_finite() {
         return Candidates { paths: Vec::new(), is_complete: true, fewest_hops, least_ns };
     }
-    let all = all_paths(network, &by_least, &least, flow, deadline_ns - ends);
+    let all = all_paths(network, &by_least, least, flow, deadline_ns - ends);
     let is_complete = all.is_some();
     // Least delay from each node on, its own included: no weight of a path is smaller.
     let through = |(node, least): (usize, f64)| by_least.node(network, node as u32) + least;
     let rest: Vec<f64> = least.iter().copied().enumerate().map(through).collect();
-    let mut paths = all.unwrap_or_else(|| trade_offs(network, &table, &rest, from, to));
-    let by_quantile = table.weights(|one| one.quantile, false);
-    let has_room = |path: &Path| {
-        path.relays().iter().all(|node| usage.node_has_room(network, *node, flow))
-            && path.hops.iter().all(|hop| usage.hop_has_room(network, *hop, flow))
-    };
+    let by_quantile = table.weights(Include::WithRoom, |one| one.moments.quantile);
     let singles = [
         shortest_path(network, &by_quantile, |node| rest[node as usize], from, to)
             .map(|(path, _)| path),
-        path_along(network, &by_least, &least, from, to),
-        fewest_hops.clone().filter(has_room),
+        fastest.from(network, from),
+        fewest_hops.clone().filter(|path| usage.path_has_room(network, path, flow)),
+        least_used(network, &table, &rest, from, to),
     ];
+    let mut paths = all.unwrap_or_else(|| trade_offs(network, &table, &rest, from, to));
     for path in singles.into_iter().flatten() {
         if !paths.contains(&path) {
             paths.push(path);
         }
     }
     Candidates { paths, is_complete, fewest_hops, least_ns }
+}
+
+/// Path of the least mean delay among those whose busiest relay or link is used least.
+fn least_used(network: &Network, table: &Table, rest: &[f64], from: u32, to: u32) -> Option<Path> {
+    let shares = table.weights(Include::WithRoom, |one| one.share.unwrap_or_default());
+    let least = least_maximum(network, &shares, from, to);
+    let limit = Include::UsedUpTo((least + EQUAL_SHARES).min(MAX_SHARE));
+    let by_mean = table.weights(limit, |one| one.moments.mean);
+    shortest_path(network, &by_mean, |node| rest[node as usize], from, to).map(|(path, _)| path)
 }
 
 /// All paths without a loop that can meet the deadline; `None` if there are too many.
@@ -263,7 +238,8 @@ fn all_paths(
 /// each node on.
 fn trade_offs(network: &Network, table: &Table, rest: &[f64], from: u32, to: u32) -> Vec<Path> {
     let search = |mean: f64, variance: f64| {
-        let weights = table.weights(|one| mean * one.mean + variance * one.variance, false);
+        let of = |one: &Element| mean * one.moments.mean + variance * one.moments.variance;
+        let weights = table.weights(Include::WithRoom, of);
         let potential = |node: u32| mean * rest[node as usize];
         shortest_path(network, &weights, potential, from, to).map(|(path, _)| path)
     };
@@ -354,6 +330,27 @@ mod tests {
         assert!((3..20).contains(&found.paths.len()), "{}", found.paths.len());
         let lengths: Vec<usize> = found.paths.iter().map(|path| path.nodes.len()).collect();
         assert!(lengths.iter().all(|length| *length >= 32), "{lengths:?}");
+    }
+
+    #[test]
+    fn least_used_path_is_a_candidate_in_a_large_network() {
+        let network = ladder(30);
+        let to = network.node_count() as u32 - 1;
+        // All nodes of one side are used to 45 %, except the last one, which the other side leads to.
+        let mut usage = Usage::default();
+        let side = |i: u32| 1 + 2 * i;
+        let heavy = Flow { rate_pps: 45_000.0, size_bytes: 1.0, ..flow(to) };
+        let nodes: Vec<u32> = (0..29).map(side).collect();
+        let used = network.path(&[&[0], &nodes[..]].concat()).unwrap();
+        usage.add(&network, &heavy, &used);
+        let found = candidates(&network, &usage, &flow(to), 1e12, 0.95);
+        assert!(!found.is_complete);
+        let most = |path: &Path| {
+            let shares =
+                path.relays().iter().map(|one| usage.node_share(&network, *one, &flow(to)));
+            shares.flatten().fold(0.0, f64::max)
+        };
+        assert!(found.paths.iter().any(|path| most(path) < 0.01), "{:?}", found.paths);
     }
 
     #[test]

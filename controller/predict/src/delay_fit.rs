@@ -84,6 +84,8 @@ pub struct DelayFit {
     pub r_squared: Option<f64>,
     /// Share of the packets that were lost on the whole path.
     pub loss_ratio: f64,
+    /// Standard deviation of the medians of trials around the plane; `None` with too few trials.
+    pub trial_sd_ns: Option<f64>,
     /// Quantiles of delay minus plane, in nanoseconds.
     pub residual_ns: QuantileFunction,
 }
@@ -183,8 +185,15 @@ impl DelayFit {
             ns_per_pps,
             r_squared,
             loss_ratio: lost as f64 / sent.max(1) as f64,
+            trial_sd_ns: None,
             residual_ns: QuantileFunction::constant(0.0),
         };
+        let from_plane = trials.iter().zip(&medians).map(|(trial, median)| {
+            (median - fitted.plane(trial.size_bytes, trial.rate_pps)).powi(2)
+        });
+        let squares: f64 = from_plane.sum();
+        let free = trials.len().saturating_sub(1 + variables.len());
+        fitted.trial_sd_ns = (free > 0).then(|| (squares / free as f64).sqrt());
         let residuals = trials.iter().flat_map(|trial| {
             let plane = fitted.plane(trial.size_bytes, trial.rate_pps);
             // Timestamps are whole nanoseconds.
@@ -194,6 +203,13 @@ impl DelayFit {
         fitted.packets = residuals.len();
         fitted.residual_ns = QuantileFunction::of_samples(residuals)?;
         Some(fitted)
+    }
+
+    /// Variables that varied, but have no estimate because the trials were too few.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = &'static str> {
+        let size = self.size_bytes.is_wide() && self.ns_per_byte.is_none();
+        let rate = self.rate_pps.is_wide() && self.ns_per_pps.is_none();
+        [("size", size), ("rate", rate)].into_iter().filter(|(_, out)| *out).map(|(name, _)| name)
     }
 
     /// Delay without the residual, in nanoseconds. Beyond the measured rates, the nearest one counts: a
@@ -231,6 +247,7 @@ mod tests {
             ns_per_pps: Some(Estimate::exact(-200.0)),
             r_squared: None,
             loss_ratio: 0.0,
+            trial_sd_ns: None,
             residual_ns: QuantileFunction::constant(0.0),
         };
         let planes = [100.0, 200.0, 700.0, 1_200.0, 5_000.0].map(|rate| fit.plane(500.0, rate));
@@ -274,6 +291,9 @@ mod tests {
         assert!((rate.value + 2.0).abs() < 0.1, "{rate:?}");
         assert!((fit.loss_ratio - 4.0 / 105.0).abs() < 1e-9);
         assert_eq!((fit.trials, fit.packets), (24, 24 * 101));
+        // The shifts of trials are -80 to 80 ns in five steps.
+        let sd = fit.trial_sd_ns.unwrap();
+        assert!((50.0..75.0).contains(&sd), "{sd}");
         let delay = fit.delay(1_000.0, 500.0);
         assert!((delay.at(0.5) - 29_000.0).abs() < 150.0, "{}", delay.at(0.5));
         assert!((delay.at(0.95) - 29_000.0 - 2_700.0).abs() < 250.0, "{}", delay.at(0.95));
@@ -291,6 +311,7 @@ mod tests {
     fn single_trial_has_a_delay_without_interval() {
         let fit = DelayFit::of(&trials(0.0, 10.0)[..1], 0.0, 0.95).unwrap();
         assert_eq!((fit.intercept_ns.low, fit.ns_per_byte, fit.r_squared), (None, None, None));
+        assert_eq!(fit.trial_sd_ns, None);
         assert!((fit.plane(100.0, 200.0) - 11_920.0).abs() < 20.0, "{fit:?}");
         assert_eq!(DelayFit::of(&[], 0.0, 0.95), None);
     }

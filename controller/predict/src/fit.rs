@@ -12,8 +12,11 @@ use crate::trial::{PacketDelays, RelayTrial};
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// Fewest packets of a component in a trial; trials with fewer are left out.
+/// Fewest packets of a component in a trial; of trials with fewer, only losses count.
 const MIN_PACKETS: usize = 20;
+
+/// Largest difference of a reached load from the requested one that is not noted: three points.
+const MAX_LOAD_DEVIATION: f64 = 0.03;
 
 /// Origin of the trials.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +48,7 @@ pub fn fit_relay(source: FitSource, trials: &[RelayTrial]) -> Result<NodeModel, 
     for (mode, trials) in &by_mode {
         match mode_model(trials) {
             Some(model) => {
+                notes.extend(mode_notes(mode, trials, &model));
                 modes.insert((*mode).to_owned(), model);
             }
             None => notes.push(format!(
@@ -73,6 +77,8 @@ pub fn fit_relay(source: FitSource, trials: &[RelayTrial]) -> Result<NodeModel, 
             100.0 * trial.load_ratio
         ));
     }
+    notes.extend(load_notes(trials));
+    notes.extend(link_note(&ends));
     let link = component(&ends, 0.0, |trial| {
         let transmission = transmission_ns(trial.link_rate_bps, trial.size_bytes);
         let delays = trial.packets().iter().flat_map(|one| [one.link_in, one.link_out]);
@@ -148,6 +154,70 @@ fn mode_model(trials: &[&RelayTrial]) -> Option<ModeModel> {
     })
 }
 
+/// Trials and variables of a mode that its fit lacks.
+fn mode_notes(mode: &str, trials: &[&RelayTrial], model: &ModeModel) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_short = |trial: &&&RelayTrial| trial.values(|one| one.node).len() < MIN_PACKETS;
+    let short = trials.iter().filter(is_short).count();
+    if short > 0 {
+        notes.push(format!(
+            "mode {mode}: {short} of {} trials have the node delay of fewer than {MIN_PACKETS} packets, \
+             so only their losses count",
+            trials.len()
+        ));
+    }
+    for level in &model.levels {
+        for variable in level.left_out() {
+            notes.push(format!(
+                "mode {mode}, load {:.0} %: {} trials are too few for the effect of the {variable}, \
+                 which is left out",
+                100.0 * level.load_ratio,
+                level.trials
+            ));
+        }
+    }
+    notes
+}
+
+/// Loads that were not reached. A level is known by the requested load, because a prediction has no
+/// other: within a quota, a program that requests all of a processor gets what the quota leaves.
+fn load_notes(trials: &[RelayTrial]) -> Vec<String> {
+    let mut reached: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for trial in trials {
+        let ppm = (1e6 * trial.load_ratio).round() as u64;
+        reached.entry(ppm).or_default().extend(trial.reached_ratio);
+    }
+    let note = |(ppm, reached): (u64, Vec<f64>)| {
+        let (requested, found) = (ppm as f64 / 1e6, median(&reached)?);
+        ((requested - found).abs() > MAX_LOAD_DEVIATION).then(|| {
+            format!(
+                "a load of {:.0} % reached {:.0} % of a processor (median of trials); it is named by \
+                 what was requested",
+                100.0 * requested,
+                100.0 * found
+            )
+        })
+    };
+    reached.into_iter().filter_map(note).collect()
+}
+
+/// Rates of the links, if there are several.
+fn link_note(trials: &[&RelayTrial]) -> Option<String> {
+    let mut rates: Vec<f64> = trials.iter().filter_map(|trial| trial.link_rate_bps).collect();
+    let without = trials.iter().any(|trial| trial.link_rate_bps.is_none());
+    rates.sort_unstable_by(f64::total_cmp);
+    rates.dedup();
+    let unlimited = without.then(|| "unlimited".to_owned());
+    let texts: Vec<String> =
+        rates.iter().map(|rate| format!("{} Mbit/s", rate / 1e6)).chain(unlimited).collect();
+    (texts.len() > 1).then(|| {
+        format!(
+            "links of several rates ({}) are fitted together; choose one with --where topology.link.rate=...",
+            texts.join(", ")
+        )
+    })
+}
+
 /// Fits one component of the trials. `None` if no trial has enough values.
 fn component(
     trials: &[&RelayTrial],
@@ -162,8 +232,13 @@ fn component(
         delays: values(trial),
     };
     let mut of_trials: Vec<TrialDelays> = trials.iter().map(delays).collect();
+    // A trial that lost nearly all of its packets has too few for a fit, but its losses count.
+    let sent: u64 = of_trials.iter().map(|trial| trial.sent).sum();
+    let received: u64 = of_trials.iter().map(|trial| trial.received).sum();
     of_trials.retain(|trial| trial.delays.len() >= MIN_PACKETS);
-    DelayFit::of(&of_trials, load, CONFIDENCE)
+    let fit = DelayFit::of(&of_trials, load, CONFIDENCE)?;
+    let loss_ratio = sent.saturating_sub(received) as f64 / sent.max(1) as f64;
+    Some(DelayFit { loss_ratio, ..fit })
 }
 
 /// Trials that describe links and ends: those of the lowest load, and of them those whose program
@@ -281,6 +356,44 @@ mod tests {
         let read = NodeModel::parse(&text, "x").unwrap();
         let again = read.modes["translate"].delay(1_000.0, 200.0, 0.0).at(0.95);
         assert!((again - p95).abs() < 1e-3, "{again} and {p95}");
+    }
+
+    #[test]
+    fn losses_of_trials_with_few_packets_count() {
+        let mut all = trials(None);
+        // 12 trials per load, of which one lost all but ten packets.
+        let mut short = RelayTrial::new("translate", 10_000, 1);
+        short.delay_points = ("rx_kernel".into(), "tx_kernel".into());
+        (short.size_bytes, short.rate_pps) = (200.0, 100.0);
+        (short.sent, short.received) = (201, 10);
+        short.link_rate_bps = Some(100e6);
+        for packet in all[0].packets().iter().take(10).copied().collect::<Vec<_>>() {
+            short.push(packet);
+        }
+        all.push(short);
+        let model = fit_relay(source(), &all).unwrap();
+        let idle = &model.modes["translate"].levels[0];
+        assert_eq!(idle.trials, 12);
+        assert!((idle.loss_ratio - 191.0 / (13.0 * 201.0)).abs() < 1e-9, "{}", idle.loss_ratio);
+        let notes = model.notes.join("\n");
+        assert!(notes.contains("1 of 25 trials have the node delay of fewer than 20"), "{notes}");
+        assert!(notes.contains("several rates (10 Mbit/s, 100 Mbit/s)"), "{notes}");
+        assert!(!notes.contains("reached"), "{notes}");
+    }
+
+    #[test]
+    fn load_that_was_not_reached_and_dropped_variables_are_noted() {
+        let mut all = trials(None);
+        all.iter_mut().filter(|trial| trial.load_ratio == 1.0).for_each(|trial| {
+            trial.reached_ratio = Some(0.05);
+        });
+        let notes = fit_relay(source(), &all).unwrap().notes.join("\n");
+        assert!(notes.contains("load of 100 % reached 5 % of a processor"), "{notes}");
+        assert!(!notes.contains("too few for the effect"), "{notes}");
+        // Three trials of three sizes and two rates.
+        let few: Vec<RelayTrial> = [0, 2, 10].into_iter().map(|i| all[i].clone()).collect();
+        let notes = fit_relay(source(), &few).unwrap().notes.join("\n");
+        assert!(notes.contains("3 trials are too few for the effect of the rate"), "{notes}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod delay_fit;
 mod delay_grid;
 mod error;
 mod fit;
+mod moments;
 mod network;
 mod node_model;
 mod path_delay;

@@ -1,10 +1,13 @@
 //! Network: nodes, links and flows, with the models of their delays.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::delay_fit::{DelayFit, Estimate, Range};
 use crate::error::PredictError;
-use crate::node_model::{Cost, CostSource, HEADER_BYTES, LinkModel, ModeModel, NodeModel};
+use crate::node_model::{
+    Cost, CostSource, HEADER_BYTES, LinkModel, ModeModel, NodeModel, relay_share,
+};
 use crate::quantile_function::QuantileFunction;
 
 /// Maximum number of nodes, and of links.
@@ -18,7 +21,7 @@ pub struct Relay {
     /// Mode.
     pub mode: String,
     /// Delay in this mode.
-    pub delay: ModeModel,
+    pub delay: Arc<ModeModel>,
     /// CPU load by other programs, 0 to 1.
     pub load_ratio: f64,
     /// Share of a processor that is left for relaying.
@@ -37,7 +40,7 @@ pub struct Link {
     /// Name of its model; `None` for a link without delays beyond these.
     pub model: Option<String>,
     /// Delay beyond the transmission time.
-    pub excess: Option<LinkModel>,
+    pub excess: Option<Arc<LinkModel>>,
 }
 
 /// Packets from one node to another.
@@ -87,6 +90,7 @@ impl InlineModel {
             ns_per_pps: None,
             r_squared: None,
             loss_ratio: 0.0,
+            trial_sd_ns: Some(0.0),
             residual_ns: self.residual_ns.clone().unwrap_or(QuantileFunction::constant(0.0)),
         }
     }
@@ -104,7 +108,7 @@ impl InlineModel {
         Relay {
             model: name.to_owned(),
             mode: mode.to_owned(),
-            delay,
+            delay: Arc::new(delay),
             load_ratio: 0.0,
             capacity_ratio: self.capacity_ratio,
         }
@@ -117,16 +121,11 @@ impl InlineModel {
 }
 
 impl Relay {
-    /// A relay of a fitted model.
+    /// A relay of a fitted model, without load.
     ///
     /// # Errors
     /// The model was not fitted in this mode.
-    pub fn of(
-        name: &str,
-        model: &NodeModel,
-        mode: &str,
-        load_ratio: f64,
-    ) -> Result<Self, PredictError> {
+    pub fn of(name: &str, model: &NodeModel, mode: &str) -> Result<Self, PredictError> {
         let Some(delay) = model.modes.get(mode) else {
             let known: Vec<&str> = model.modes.keys().map(String::as_str).collect();
             let message = format!("it has no mode '{mode}', but {}", known.join(", "));
@@ -135,10 +134,17 @@ impl Relay {
         Ok(Self {
             model: name.to_owned(),
             mode: mode.to_owned(),
-            delay: delay.clone(),
-            load_ratio,
-            capacity_ratio: model.relay_capacity(load_ratio),
+            delay: Arc::new(delay.clone()),
+            load_ratio: 0.0,
+            capacity_ratio: model.capacity_ratio,
         })
+    }
+
+    /// A relay without load, beside this CPU load by other programs, 0 to 1.
+    #[must_use]
+    pub fn beside(&self, load_ratio: f64) -> Self {
+        let capacity_ratio = self.capacity_ratio * relay_share(load_ratio);
+        Self { load_ratio, capacity_ratio, ..self.clone() }
     }
 }
 
@@ -253,10 +259,15 @@ impl Network {
         &self.link_kinds[self.link_kind(link)]
     }
 
+    /// Ends of a link, in this direction.
+    pub(crate) fn end_numbers(&self, hop: Hop) -> (u32, u32) {
+        let (a, b, _) = self.links[hop.link as usize];
+        if hop.forward { (a, b) } else { (b, a) }
+    }
+
     /// Names of the ends of a link, in this direction.
     pub(crate) fn ends(&self, hop: Hop) -> (&str, &str) {
-        let (a, b, _) = self.links[hop.link as usize];
-        let (from, to) = if hop.forward { (a, b) } else { (b, a) };
+        let (from, to) = self.end_numbers(hop);
         (self.name(from), self.name(to))
     }
 
@@ -266,14 +277,24 @@ impl Network {
         &self.edges[from..to]
     }
 
+    /// The path over nodes without a loop; `None` if two in a row have no link.
+    pub(crate) fn path_over(&self, nodes: Vec<u32>) -> Option<Path> {
+        let hop = |pair: &[u32]| {
+            self.edges(pair[0]).iter().find(|edge| edge.to == pair[1]).map(|edge| edge.hop)
+        };
+        let hops = nodes.windows(2).map(hop).collect::<Option<Vec<Hop>>>()?;
+        Some(Path { nodes, hops })
+    }
+
     /// The path over these nodes.
     ///
     /// # Errors
     /// It has a loop, or two nodes in a row have no link, or a node between relays nothing.
     pub(crate) fn path(&self, nodes: &[u32]) -> Result<Path, String> {
         let mut hops = Vec::new();
+        let mut seen = HashSet::new();
         for (i, node) in nodes.iter().enumerate() {
-            if nodes[..i].contains(node) {
+            if !seen.insert(*node) {
                 let name = self.name(*node);
                 return Err(format!("the path visits node '{name}' twice; remove the loop"));
             }
@@ -320,11 +341,8 @@ impl NetworkBuilder {
 
     /// Adds a kind of link and returns its number.
     pub fn link_kind(&mut self, link: Link) -> u32 {
-        let known = self.link_kinds.iter().position(|kind| *kind == link);
-        known.unwrap_or_else(|| {
-            self.link_kinds.push(link);
-            self.link_kinds.len() - 1
-        }) as u32
+        self.link_kinds.push(link);
+        self.link_kinds.len() as u32 - 1
     }
 
     /// Adds a node with a kind of relay, or none, and returns its number.
@@ -498,7 +516,6 @@ pub(crate) mod tests {
         }
         assert!(builder.node("a", None).unwrap_err().to_string().contains("twice"));
         let kind = builder.link_kind(plain_link(1e6));
-        assert_eq!(builder.link_kind(plain_link(1e6)), kind);
         builder.link(0, 1, kind).unwrap();
         builder.link(1, 2, kind).unwrap();
         let network = builder.build().unwrap();

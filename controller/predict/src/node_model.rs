@@ -18,6 +18,10 @@ const MIN_RELAY_SHARE: f64 = 0.5;
 /// Largest number in a model: 11 days in nanoseconds.
 const MAX_NUMBER: f64 = 1e15;
 
+/// Smallest and largest capacity of a node, in processors.
+const MIN_CAPACITY: f64 = 1e-6;
+const MAX_CAPACITY: f64 = 1e6;
+
 dwell_units::named! {
     /// Measurement that the cost of a packet comes from.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +75,7 @@ pub struct ModeModel {
 impl ModeModel {
     /// The levels around a load and the weight of the second; the nearest level twice beyond the
     /// measured loads.
-    fn around(&self, load_ratio: f64) -> (&DelayFit, &DelayFit, f64) {
+    pub(crate) fn around(&self, load_ratio: f64) -> (&DelayFit, &DelayFit, f64) {
         let next = self.levels.partition_point(|level| level.load_ratio < load_ratio);
         let last = self.levels.len() - 1;
         let (low, high) = (&self.levels[next.saturating_sub(1)], &self.levels[next.min(last)]);
@@ -181,7 +185,8 @@ impl NodeModel {
         let model: Self =
             serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
         let levels = model.modes.values().flat_map(|mode| &mode.levels);
-        let others = [model.sender.as_ref(), model.receiver.as_ref()];
+        let excess = model.link.as_ref().map(|link| &link.excess);
+        let others = [model.sender.as_ref(), model.receiver.as_ref(), excess];
         if let Some(what) = levels.chain(others.into_iter().flatten()).find_map(impossible) {
             return Err(wrong(what.into()));
         }
@@ -192,15 +197,16 @@ impl NodeModel {
         if model.modes.is_empty() || !model.modes.values().all(is_sorted) {
             return Err(wrong("it has no modes, or loads in disorder".into()));
         }
-        if !(model.capacity_ratio > 0.0 && model.capacity_ratio.is_finite()) {
-            return Err(wrong("its capacity_ratio is not above 0".into()));
+        if !(MIN_CAPACITY..=MAX_CAPACITY).contains(&model.capacity_ratio) {
+            let message =
+                format!("its capacity_ratio is not from {MIN_CAPACITY} to {MAX_CAPACITY}");
+            return Err(wrong(message));
+        }
+        if let Some(link) = model.link.as_ref().filter(|link| link.header_bytes != HEADER_BYTES) {
+            let message = format!("its header_bytes are {}, not {HEADER_BYTES}", link.header_bytes);
+            return Err(wrong(message));
         }
         Ok(model)
-    }
-
-    /// Share of a processor that is left for relaying beside a load.
-    pub(crate) fn relay_capacity(&self, load_ratio: f64) -> f64 {
-        self.capacity_ratio * relay_share(load_ratio)
     }
 }
 
@@ -232,6 +238,7 @@ fn impossible(fit: &DelayFit) -> Option<&'static str> {
     match fit {
         _ if !(0.0..=1.0).contains(&fit.load_ratio) => Some("a load_ratio is not from 0 to 1"),
         _ if !(0.0..=1.0).contains(&fit.loss_ratio) => Some("a loss_ratio is not from 0 to 1"),
+        _ if fit.trial_sd_ns.is_some_and(|sd| sd < 0.0) => Some("a trial_sd_ns is negative"),
         _ if !is_ordered(fit.size_bytes) => Some("a range size_bytes is in disorder"),
         _ if !is_ordered(fit.rate_pps) => Some("a range rate_pps is in disorder"),
         _ => None,
@@ -255,6 +262,7 @@ mod tests {
             ns_per_pps: None,
             r_squared: None,
             loss_ratio: load_ratio / 10.0,
+            trial_sd_ns: Some(10.0),
             residual_ns: QuantileFunction::constant(0.0),
         }
     }
@@ -276,6 +284,50 @@ mod tests {
         assert!((mode.loss_ratio(0.25) - 0.025).abs() < 1e-9);
         let ranges = mode.ranges();
         assert_eq!(ranges[2], ("load_ratio", Range { min: 0.0, max: 0.9 }));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let mode = ModeModel {
+            engine: "socket".into(),
+            delay_from: "rx_kernel".into(),
+            delay_to: "tx_kernel".into(),
+            cost: None,
+            levels: vec![level(0.0, 100.0)],
+        };
+        let model = NodeModel {
+            schema: NodeModel::SCHEMA.into(),
+            dwell: String::new(),
+            run: String::new(),
+            plan: String::new(),
+            node: String::new(),
+            conditions: BTreeMap::new(),
+            confidence: 0.95,
+            capacity_ratio: 1.0,
+            modes: [("route".to_owned(), mode)].into(),
+            link: Some(LinkModel { header_bytes: HEADER_BYTES, excess: level(0.0, 1.0) }),
+            sender: None,
+            receiver: None,
+            notes: Vec::new(),
+        };
+        let text = serde_json::to_string(&model).unwrap();
+        assert_eq!(NodeModel::parse(&text, "m"), Ok(model));
+        for (from, to, words) in [
+            ("\"capacity_ratio\":1.0", "\"capacity_ratio\":1e-300", "capacity_ratio"),
+            ("\"capacity_ratio\":1.0", "\"capacity_ratio\":1e14", "capacity_ratio"),
+            ("\"header_bytes\":42.0", "\"header_bytes\":28.0", "header_bytes are 28, not 42"),
+            ("\"loss_ratio\":0.0", "\"loss_ratio\":1.5", "loss_ratio"),
+            ("\"trial_sd_ns\":10.0", "\"trial_sd_ns\":-1.0", "trial_sd_ns"),
+            ("\"min\":100.0", "\"min\":9100.0", "size_bytes is in disorder"),
+            ("\"min\":200.0", "\"min\":-200.0", "rate_pps is in disorder"),
+        ] {
+            // The last one is in the link.
+            let at = text.rfind(from).unwrap();
+            let mut wrong = text.clone();
+            wrong.replace_range(at..at + from.len(), to);
+            let error = NodeModel::parse(&wrong, "m").unwrap_err().to_string();
+            assert!(error.contains(words), "{to}: {error}");
+        }
     }
 
     #[test]

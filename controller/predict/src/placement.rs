@@ -1,19 +1,24 @@
 //! Chooses a path for each flow and predicts the delays of all flows together.
 
 use crate::candidates::{Candidates, candidates};
+use crate::component::trial_deviation_ns;
 use crate::delay_fit::{DelayFit, Range};
 use crate::network::{Flow, Hop, Network, Path};
-use crate::path_delay::{PathDelay, path_delay};
+use crate::path_delay::path_delay;
 use crate::prediction::{
     Extrapolation, FlowPrediction, FlowState, LinkUse, NodeUse, PathPrediction, Prediction,
 };
-use crate::usage::{Usage, bits_per_second};
+use crate::usage::{MAX_SHARE, Usage, bits_per_second};
 
 /// Maximum number of rounds in which flows that miss the deadline are placed again.
 const MAX_ROUNDS: usize = 3;
 
-/// Difference of two bottlenecks that decides nothing.
-const EQUAL_BOTTLENECKS: f64 = 0.01;
+/// Shares of capacity are compared in whole multiples of this, so that smaller differences decide
+/// nothing.
+const SHARE_STEP: f64 = 0.01;
+
+/// Standard deviations on both sides of the mean between which 95 % of a normal distribution lie.
+const NORMAL_95: f64 = 1.96;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,8 +44,8 @@ struct Search {
 /// predicts all delays.
 ///
 /// Of the paths that meet the deadline, the one whose busiest relay or link is used least is
-/// chosen; if none does, the one with the highest probability. No relay or link is used above its
-/// capacity.
+/// chosen, then the one whose second busiest is, and so on; if no path meets it, the one with the
+/// highest probability. No relay or link is used above 95 % of its capacity.
 pub fn predict(network: &Network, topology: &str, request: &Request) -> Prediction {
     let flows = network.flows();
     let mut usage = Usage::default();
@@ -53,31 +58,37 @@ pub fn predict(network: &Network, topology: &str, request: &Request) -> Predicti
     });
     let mut searches: Vec<Option<Search>> = vec![None; flows.len()];
     for i in order.iter().copied() {
-        let search = search(network, &usage, &flows[i], request);
+        let search = search(network, &usage, &flows[i], request, None);
         if let Some(path) = &search.chosen {
             usage.add(network, &flows[i], path);
         }
         searches[i] = Some(search);
     }
-    // Flows that were placed later may slow down earlier ones.
+    // Flows that were placed later may slow down earlier ones, or leave room when they move.
     for _ in 0..MAX_ROUNDS {
         let mut has_changed = false;
         for i in order.iter().copied().filter(|_| flows.len() > 1) {
-            let Some(path) = searches[i].as_ref().and_then(|search| search.chosen.clone()) else {
-                continue;
-            };
-            usage.remove(network, &flows[i], &path);
-            let before = path_delay(network, &usage, &flows[i], &path, request.deadline_ns);
-            if before.probability < request.probability && flows[i].path.is_empty() {
-                let again = search(network, &usage, &flows[i], request);
-                has_changed |= again.chosen.as_ref() != Some(&path);
-                searches[i] = Some(again);
+            let Some(before) = &searches[i] else { continue };
+            let after = again(network, &mut usage, &flows[i], before, request);
+            if let Some(after) = after {
+                has_changed |= after.chosen != before.chosen;
+                searches[i] = Some(after);
             }
-            let chosen = searches[i].as_ref().and_then(|search| search.chosen.as_ref());
-            usage.add(network, &flows[i], chosen.unwrap_or(&path));
         }
         if !has_changed {
             break;
+        }
+    }
+    // The last moves may have left room. From here on, flows are only added, so that one without a
+    // path has none beside the final ones.
+    for i in order {
+        let is_placed = searches[i].as_ref().is_some_and(|search| search.chosen.is_some());
+        if !is_placed && flows.len() > 1 {
+            let search = search(network, &usage, &flows[i], request, None);
+            if let Some(path) = &search.chosen {
+                usage.add(network, &flows[i], path);
+            }
+            searches[i] = Some(search);
         }
     }
     let predictions = flows.iter().zip(searches.into_iter().flatten());
@@ -99,40 +110,65 @@ pub fn predict(network: &Network, topology: &str, request: &Request) -> Predicti
     }
 }
 
-/// Chooses a path for a flow that is not in `usage`.
-fn search(network: &Network, usage: &Usage, flow: &Flow, request: &Request) -> Search {
-    let Request { deadline_ns, probability } = *request;
-    let Candidates { paths, is_complete, fewest_hops, least_ns } =
-        candidates(network, usage, flow, deadline_ns, probability);
-    let given = network.path(&flow.path).ok().filter(|path| !path.nodes.is_empty());
-    let (paths, is_complete) = match given {
-        Some(path) if blocks(network, usage, &path, flow).is_empty() => (vec![path], true),
-        Some(_) => (Vec::new(), true),
-        None => (paths, is_complete),
+/// Places a flow again, which misses the deadline or is not placed; `None` if it may stay.
+fn again(
+    network: &Network,
+    usage: &mut Usage,
+    flow: &Flow,
+    before: &Search,
+    request: &Request,
+) -> Option<Search> {
+    let path = before.chosen.as_ref();
+    if let Some(path) = path {
+        usage.remove(network, flow, path);
+    }
+    let is_met = |path: &Path| {
+        let delay = path_delay(network, usage, flow, path, request.deadline_ns);
+        delay.probability >= request.probability
     };
+    let may_stay = path.is_some_and(|path| !flow.path.is_empty() || is_met(path));
+    let after = (!may_stay).then(|| search(network, usage, flow, request, path));
+    let chosen = after.as_ref().map_or(path, |after| after.chosen.as_ref());
+    if let Some(path) = chosen {
+        usage.add(network, flow, path);
+    }
+    after
+}
+
+/// Chooses a path for a flow that is not in `usage`; its current path is a candidate.
+fn search(
+    network: &Network,
+    usage: &Usage,
+    flow: &Flow,
+    request: &Request,
+    current: Option<&Path>,
+) -> Search {
+    let Request { deadline_ns, probability } = *request;
+    let Candidates { mut paths, mut is_complete, fewest_hops, least_ns } =
+        candidates(network, usage, flow, deadline_ns, probability);
+    match network.path(&flow.path).ok().filter(|path| !path.nodes.is_empty()) {
+        Some(given) => {
+            is_complete = true;
+            paths = if usage.path_has_room(network, &given, flow) { vec![given] } else { vec![] };
+        }
+        None => paths.extend(current.filter(|path| !paths.contains(path)).cloned()),
+    }
     let candidates = paths.len();
     let rated = paths.into_iter().map(|path| {
         let delay = path_delay(network, usage, flow, &path, deadline_ns);
-        let bottleneck = usage.bottleneck(network, &path, flow);
-        (path, delay, bottleneck)
+        let shares = usage.shares(network, &path, flow);
+        // The shares of a path in time decide first, then its probability; of others, only that.
+        let is_met = delay.probability >= probability;
+        let shares: Vec<u32> =
+            shares.iter().filter(|_| is_met).map(|share| (share / SHARE_STEP) as u32).collect();
+        (is_met, shares, delay, path)
     });
-    let rated: Vec<(Path, PathDelay, f64)> = rated.collect();
-    let meets = |delay: &PathDelay| delay.probability >= probability;
-    let least_used = rated
-        .iter()
-        .filter(|(_, delay, _)| meets(delay))
-        .map(|(.., bottleneck)| *bottleneck)
-        .fold(f64::INFINITY, f64::min);
-    let is_eligible = |delay: &PathDelay, bottleneck: f64| {
-        least_used.is_infinite() || (meets(delay) && bottleneck <= least_used + EQUAL_BOTTLENECKS)
-    };
-    let chosen = rated
-        .into_iter()
-        .filter(|(_, delay, bottleneck)| is_eligible(delay, *bottleneck))
-        .max_by(|(_, a, _), (_, b, _)| {
-            a.probability.total_cmp(&b.probability).then(b.mean_ns.total_cmp(&a.mean_ns))
-        })
-        .map(|(path, ..)| path);
+    let chosen = rated.max_by(|a, b| {
+        let by_shares = a.0.cmp(&b.0).then_with(|| b.1.cmp(&a.1));
+        let by_delay = a.2.probability.total_cmp(&b.2.probability);
+        by_shares.then(by_delay).then(b.2.mean_ns.total_cmp(&a.2.mean_ns))
+    });
+    let chosen = chosen.map(|(.., path)| path);
     Search { chosen, fewest_hops, candidates, is_complete, least_ns }
 }
 
@@ -141,12 +177,12 @@ fn blocks(network: &Network, usage: &Usage, path: &Path, flow: &Flow) -> Vec<Str
     let percent = |share: Option<f64>| format!("{:.0} %", 100.0 * share.unwrap_or_default());
     let nodes = path.relays().iter().filter(|node| !usage.node_has_room(network, **node, flow));
     let nodes = nodes.map(|node| {
-        let share = percent(usage.node_share(network, *node, Some(flow)));
+        let share = percent(usage.node_share(network, *node, flow));
         format!("node '{}' would use {share} of its CPU capacity", network.name(*node))
     });
     let hops = path.hops.iter().filter(|hop| !usage.hop_has_room(network, **hop, flow));
     let hops = hops.map(|hop| {
-        let share = percent(usage.hop_share(network, *hop, Some(flow)));
+        let share = percent(usage.hop_share(network, *hop, flow));
         let (from, to) = network.ends(*hop);
         format!("the link from '{from}' to '{to}' would use {share} of its rate")
     });
@@ -214,8 +250,12 @@ fn above_capacity(
 ) -> (FlowState, Option<String>) {
     let blocked = blocks(network, usage, path, flow);
     let names: Vec<&str> = path.nodes.iter().map(|node| network.name(*node)).collect();
-    let reason =
-        format!("load above capacity: {}, on the path {}", blocked.join(", "), names.join(" - "));
+    let reason = format!(
+        "load above {:.0} % of a capacity: {}, on the path {}",
+        100.0 * MAX_SHARE,
+        blocked.join(", "),
+        names.join(" - ")
+    );
     (FlowState::AboveCapacity, Some(reason))
 }
 
@@ -247,16 +287,22 @@ fn path_prediction(
     request: &Request,
 ) -> PathPrediction {
     let delay = path_delay(network, usage, flow, path, request.deadline_ns);
-    let bottleneck_ratio = usage.bottleneck(network, path, flow);
+    let bottleneck_ratio = usage.shares(network, path, flow).first().copied().unwrap_or_default();
     // Above capacity, a queue grows without end.
     let is_stable = bottleneck_ratio <= 1.0;
     let probability = if is_stable { delay.probability } else { 0.0 };
+    let p95_ns = delay.p95_ns.filter(|_| is_stable);
+    let p95_range = p95_ns.zip(trial_deviation_ns(network, path));
+    let p95_range =
+        p95_range.map(|(p95, sd)| ((p95 - NORMAL_95 * sd).max(0.0), p95 + NORMAL_95 * sd));
     PathPrediction {
         nodes: path.nodes.iter().map(|node| network.name(*node).to_owned()).collect(),
         hops: path.hops.len(),
         mean_ns: delay.mean_ns,
         p50_ns: delay.p50_ns.filter(|_| is_stable),
-        p95_ns: delay.p95_ns.filter(|_| is_stable),
+        p95_ns,
+        p95_low_ns: p95_range.map(|range| range.0),
+        p95_high_ns: p95_range.map(|range| range.1),
         p99_ns: delay.p99_ns.filter(|_| is_stable),
         probability,
         loss_ratio: delay.loss_ratio,
@@ -323,7 +369,7 @@ fn node_use(network: &Network, usage: &Usage, node: u32) -> NodeUse {
         node: network.name(node).to_owned(),
         flows: traffic.flows,
         rate_pps: traffic.rate_pps,
-        cpu_ratio: usage.node_share(network, node, None),
+        cpu_ratio: usage.node_use(network, node),
     }
 }
 
@@ -335,7 +381,7 @@ fn link_use(network: &Network, usage: &Usage, hop: Hop) -> LinkUse {
         to: to.to_owned(),
         flows: traffic.flows,
         rate_bps: traffic.rate_bps,
-        rate_ratio: usage.hop_share(network, hop, None),
+        rate_ratio: usage.hop_use(network, hop),
     }
 }
 
@@ -343,8 +389,10 @@ fn assumptions() -> Vec<String> {
     [
         "delays of nodes, links and ends are independent of each other",
         "packets of other flows arrive at random: a packet waits behind them with the mean of an \
-         M/D/1 queue",
+         M/G/1 queue",
         "nodes and links behave as when they were measured",
+        "sending and receiving cost a node no CPU time, only relaying does",
+        "each direction of a link has a rate of its own: links do not share a radio channel",
     ]
     .map(str::to_owned)
     .into()
@@ -440,6 +488,8 @@ mod tests {
         let expected = 3.0 * 593_600.0 + 2.0 * 80_000.0;
         assert!((chosen.p95_ns.unwrap() - expected).abs() < 1.0, "{chosen:?}");
         assert_eq!(chosen.probability, 1.0);
+        // Models in numbers have no trials that differ.
+        assert_eq!((chosen.p95_low_ns, chosen.p95_high_ns), (chosen.p95_ns, chosen.p95_ns));
         let weak = flow.fewest_hops.as_ref().unwrap();
         assert!(!weak.meets && weak.probability < 0.06, "{weak:?}");
         assert_eq!(prediction.nodes.len(), 2);
@@ -466,7 +516,10 @@ mod tests {
         assert_eq!(states[..4], [FlowState::Meets; 4], "{:?}", prediction.flows);
         assert_eq!(states[4], FlowState::AboveCapacity);
         let reason = prediction.flows[4].reason.clone().unwrap();
-        assert!(reason.contains("load above capacity: the link from 'sender'"), "{reason}");
+        assert!(
+            reason.contains("load above 95 % of a capacity: the link from 'sender'"),
+            "{reason}"
+        );
         assert!(reason.contains("142 % of its rate"), "{reason}");
         let overloaded = prediction.flows[4].fewest_hops.as_ref().unwrap();
         assert!(!overloaded.meets && overloaded.probability == 0.0, "{overloaded:?}");
@@ -474,6 +527,82 @@ mod tests {
         let loads: Vec<usize> = prediction.links.iter().map(|link| link.flows).collect();
         assert_eq!(loads, [2; 5]);
         assert!(prediction.links.iter().all(|link| link.rate_ratio.unwrap() <= 1.0));
+    }
+
+    /// Nodes by index, all relays, and links with their rates; flows of 708 B from 0 to the last node.
+    fn meshed(nodes: usize, links: &[(u32, u32, f64)], rates: &[f64]) -> Network {
+        let mut builder = NetworkBuilder::default();
+        let relay = builder.relay(constant(50_000.0).relay("relay", "translate"));
+        for i in 0..nodes {
+            builder.node(&format!("n{i}"), Some(relay)).unwrap();
+        }
+        for (a, b, rate) in links {
+            let kind = builder.link_kind(plain_link(*rate));
+            builder.link(*a, *b, kind).unwrap();
+        }
+        for (i, rate_pps) in rates.iter().enumerate() {
+            builder.flow(Flow {
+                name: format!("f{i}"),
+                from: 0,
+                to: nodes as u32 - 1,
+                size_bytes: 708.0,
+                rate_pps: *rate_pps,
+                path: Vec::new(),
+            });
+        }
+        builder.build().unwrap()
+    }
+
+    #[test]
+    fn flows_are_spread_behind_a_shared_busy_link() {
+        // n0 - n1 (10 Mbit/s), then n2 or n3, then n4 (100 Mbit/s): n0 - n1 is always the busiest.
+        let fast = 100e6;
+        let links = [(0, 1, 10e6), (1, 2, fast), (1, 3, fast), (2, 4, fast), (3, 4, fast)];
+        let prediction = predict(&meshed(5, &links, &[300.0; 4]), "mesh", &request(50.0));
+        assert!(prediction.is_met(), "{prediction:?}");
+        let by_relay: Vec<usize> = prediction.nodes.iter().map(|node| node.flows).collect();
+        assert_eq!(by_relay, [4, 2, 2]);
+    }
+
+    #[test]
+    fn flow_without_a_path_is_placed_once_others_have_moved() {
+        let network = meshed(4, &[(0, 1, 10e6), (1, 3, 10e6), (0, 2, 10e6), (2, 3, 10e6)], &[]);
+        let mut usage = Usage::default();
+        let flow = |rate_pps| Flow {
+            name: "f".into(),
+            from: 0,
+            to: 3,
+            size_bytes: 708.0,
+            rate_pps,
+            path: Vec::new(),
+        };
+        let upper = network.path(&[0, 1, 3]).unwrap();
+        let lower = network.path(&[0, 2, 3]).unwrap();
+        // Both ways are full, until one flow goes.
+        usage.add(&network, &flow(1_500.0), &upper);
+        usage.add(&network, &flow(1_500.0), &lower);
+        let blocked = search(&network, &usage, &flow(300.0), &request(50.0), None);
+        assert_eq!((blocked.chosen.as_ref(), blocked.candidates), (None, 0));
+        let still = again(&network, &mut usage, &flow(300.0), &blocked, &request(50.0)).unwrap();
+        assert_eq!(still.chosen, None);
+        usage.remove(&network, &flow(1_500.0), &lower);
+        let placed = again(&network, &mut usage, &flow(300.0), &blocked, &request(50.0)).unwrap();
+        assert_eq!(placed.chosen, Some(lower.clone()));
+        assert_eq!(usage.node(2).flows, 1);
+        let stays = again(&network, &mut usage, &flow(300.0), &placed, &request(50.0));
+        assert!(stays.is_none() && usage.node(2).flows == 1);
+    }
+
+    #[test]
+    fn current_path_stays_a_candidate() {
+        let network = meshed(4, &[(0, 1, 10e6), (1, 3, 10e6), (0, 2, 20e6), (2, 3, 20e6)], &[1.0]);
+        let flow = &network.flows()[0];
+        // No path is in time, so the enumeration of those that may be is empty.
+        let slow = network.path(&[0, 1, 3]).unwrap();
+        let without = search(&network, &Usage::default(), flow, &request(0.1), None);
+        let with = search(&network, &Usage::default(), flow, &request(0.1), Some(&slow));
+        assert_eq!(with.candidates, without.candidates + 1);
+        assert_ne!(with.chosen, Some(slow));
     }
 
     #[test]

@@ -48,6 +48,11 @@ pub struct PathPrediction {
     pub p50_ns: Option<f64>,
     /// 95th percentile; null beyond the grid.
     pub p95_ns: Option<f64>,
+    /// Range of the 95th percentile of a single trial, with 95 % confidence, by the differences between
+    /// the trials of the models; null if one has too few.
+    pub p95_low_ns: Option<f64>,
+    /// Upper end of that range.
+    pub p95_high_ns: Option<f64>,
     /// 99th percentile; null beyond the grid.
     pub p99_ns: Option<f64>,
     /// Probability that a packet arrives within the deadline.

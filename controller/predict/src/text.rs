@@ -173,6 +173,16 @@ impl FlowPrediction {
                 time(path.resolution_ns),
                 time(path.resolution_bound_ns)
             );
+            if let Some((low, high)) = path.p95_low_ns.zip(path.p95_high_ns)
+                && low < high
+            {
+                let _ = writeln!(
+                    text,
+                    "  p95 of a single trial: {} to {} (95 %, as far as trials of the models differ)",
+                    time(low),
+                    time(high)
+                );
+            }
             for one in &path.extrapolated {
                 let _ = writeln!(
                     text,

@@ -35,6 +35,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use dwell_units::{BitRate, Bytes, Nanos, Rate, Ratio};
 use serde::de::value::MapAccessDeserializer;
@@ -43,7 +44,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::PredictError;
 use crate::network::{Flow, InlineModel, Link, MAX_ELEMENTS, Network, NetworkBuilder, Relay};
-use crate::node_model::{NodeModel, relay_share};
+use crate::node_model::{LinkModel, NodeModel};
 use crate::quantile_function::QuantileFunction;
 
 /// Mode of relays that name none.
@@ -220,6 +221,9 @@ enum Found<'m> {
     Inline(InlineModel),
 }
 
+/// Name of a model, and its link delays.
+type NamedLink = (String, Arc<LinkModel>);
+
 /// Models by name or file.
 struct Models<'m> {
     entries: &'m BTreeMap<String, ModelEntry>,
@@ -241,6 +245,27 @@ impl<'m> Models<'m> {
         }
     }
 
+    /// A relay of this model without load.
+    fn relay(&self, entry: &ModelEntry, mode: &str) -> Result<Relay, String> {
+        match self.find(entry)? {
+            (name, Found::Inline(inline)) => Ok(inline.relay(&name, mode)),
+            (name, Found::Fitted(fitted)) => {
+                Relay::of(&name, fitted, mode).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Delays of a link of this model.
+    fn link(&self, entry: &ModelEntry) -> Result<NamedLink, String> {
+        match self.find(entry)? {
+            (name, Found::Inline(inline)) => Ok((name, Arc::new(inline.link()))),
+            (name, Found::Fitted(fitted)) => match &fitted.link {
+                Some(link) => Ok((name, Arc::new(link.clone()))),
+                None => Err(format!("model '{name}' has no link: its run has no link delays")),
+            },
+        }
+    }
+
     fn file(&self, file: &str) -> Result<Found<'m>, String> {
         let model = self.files.get(file).ok_or_else(|| format!("there is no model '{file}'"))?;
         Ok(Found::Fitted(model))
@@ -258,11 +283,26 @@ impl TopologyFile {
             let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
             PredictError::topology(format!("line {line}"), error.message())
         })?;
-        if file.version != 1 {
-            let message = format!("version {} is not supported; write 1", file.version);
+        file.checked()
+    }
+
+    /// Parses a file with the same fields as JSON, which is quicker for large topologies.
+    ///
+    /// # Errors
+    /// The text is no topology; the error has the line.
+    pub fn parse_json(text: &str) -> Result<Self, PredictError> {
+        let file: Self = serde_json::from_str(text).map_err(|error| {
+            PredictError::topology(format!("line {}", error.line()), error.to_string())
+        })?;
+        file.checked()
+    }
+
+    fn checked(self) -> Result<Self, PredictError> {
+        if self.version != 1 {
+            let message = format!("version {} is not supported; write 1", self.version);
             return Err(PredictError::topology("version", message));
         }
-        Ok(file)
+        Ok(self)
     }
 
     /// Name of the topology.
@@ -316,8 +356,9 @@ impl TopologyFile {
         builder: &mut NetworkBuilder,
         models: &Models<'_>,
     ) -> Result<(), PredictError> {
-        // Nodes with the same entry share a kind of relay.
+        // Nodes with the same entry share a kind of relay, those with the same model its delays.
         let mut kinds: HashMap<(&str, &str, u32), u32> = HashMap::new();
+        let mut idle: HashMap<(&str, &str), Relay> = HashMap::new();
         for (name, node) in &self.nodes {
             let wrong = |message: String| PredictError::topology(format!("nodes.{name}"), message);
             let Some(entry) = &node.model else {
@@ -333,26 +374,28 @@ impl TopologyFile {
                 return Err(wrong(format!("unknown mode '{mode}'; known are {known}")));
             }
             let load = node.load.unwrap_or(Ratio::ZERO);
-            let key = match entry {
-                ModelEntry::Named(model) => Some((model.as_str(), mode, load.ppm())),
-                ModelEntry::Inline(_) => None,
-            };
-            if let Some(kind) = key.and_then(|key| kinds.get(&key)) {
-                builder.node(name, Some(*kind))?;
+            let ModelEntry::Named(model) = entry else {
+                let relay = models.relay(entry, mode).map_err(wrong)?.beside(load.as_f64());
+                let kind = builder.relay(relay);
+                builder.node(name, Some(kind))?;
                 continue;
-            }
-            let (model, found) = models.find(entry).map_err(wrong)?;
-            let relay = match found {
-                Found::Inline(inline) => {
-                    let relay = inline.relay(&model, mode);
-                    let capacity_ratio = relay.capacity_ratio * relay_share(load.as_f64());
-                    Relay { capacity_ratio, ..relay }
-                }
-                Found::Fitted(fitted) => Relay::of(&model, fitted, mode, load.as_f64())
-                    .map_err(|error| wrong(error.to_string()))?,
             };
-            let kind = builder.relay(relay);
-            kinds.extend(key.map(|key| (key, kind)));
+            let model = model.as_str();
+            let kind = match kinds.get(&(model, mode, load.ppm())) {
+                Some(kind) => *kind,
+                None => {
+                    let relay = match idle.get(&(model, mode)) {
+                        Some(relay) => relay,
+                        None => {
+                            let relay = models.relay(entry, mode).map_err(wrong)?;
+                            idle.entry((model, mode)).or_insert(relay)
+                        }
+                    };
+                    let kind = builder.relay(relay.beside(load.as_f64()));
+                    kinds.insert((model, mode, load.ppm()), kind);
+                    kind
+                }
+            };
             builder.node(name, Some(kind))?;
         }
         Ok(())
@@ -363,8 +406,10 @@ impl TopologyFile {
         builder: &mut NetworkBuilder,
         models: &Models<'_>,
     ) -> Result<(), PredictError> {
+        // Links with the same properties share a kind, those with the same model its delays.
         type Key<'t> = (Option<BitRate>, Option<Nanos>, Option<Ratio>, Option<&'t str>);
         let mut kinds: HashMap<Key<'_>, u32> = HashMap::new();
+        let mut by_name: HashMap<&str, NamedLink> = HashMap::new();
         for (i, link) in self.links.iter().enumerate() {
             let wrong = |message: String| PredictError::topology(format!("links[{i}]"), message);
             let mut ends = [0; 2];
@@ -374,17 +419,27 @@ impl TopologyFile {
                     .ok_or_else(|| wrong(format!("there is no node '{name}'")))?;
             }
             let entry = link.model.as_ref().or(self.defaults.link.as_ref());
-            let key = match entry {
-                Some(ModelEntry::Inline(_)) => None,
-                Some(ModelEntry::Named(name)) => Some(Some(name.as_str())),
-                None => Some(None),
+            let name = match entry {
+                Some(ModelEntry::Named(name)) => Some(name.as_str()),
+                _ => None,
             };
-            let key = key.map(|model| (link.rate, link.delay, link.loss, model));
-            let kind = match key.and_then(|key| kinds.get(&key)) {
+            let has_key = name.is_some() || entry.is_none();
+            let key = (link.rate, link.delay, link.loss, name);
+            let kind = match kinds.get(&key).filter(|_| has_key) {
                 Some(kind) => *kind,
                 None => {
-                    let kind = builder.link_kind(link.kind(entry, models).map_err(wrong)?);
-                    kinds.extend(key.map(|key| (key, kind)));
+                    let model = match (entry, name.and_then(|name| by_name.get(name))) {
+                        (None, _) => None,
+                        (_, Some(known)) => Some(known.clone()),
+                        (Some(entry), None) => Some(models.link(entry).map_err(wrong)?),
+                    };
+                    if let Some((name, model)) = name.zip(model.as_ref()) {
+                        by_name.entry(name).or_insert_with(|| model.clone());
+                    }
+                    let kind = builder.link_kind(link.kind(model).map_err(wrong)?);
+                    if has_key {
+                        kinds.insert(key, kind);
+                    }
                     kind
                 }
             };
@@ -411,20 +466,11 @@ impl TopologyFile {
 }
 
 impl LinkEntry {
-    fn kind(&self, entry: Option<&ModelEntry>, models: &Models<'_>) -> Result<Link, String> {
+    fn kind(&self, model: Option<NamedLink>) -> Result<Link, String> {
         if self.rate == Some(BitRate(0)) || self.delay.is_some_and(|delay| delay.0 < 0) {
             return Err("the rate of a link is above 0, and its delay at least 0".into());
         }
-        let (model, excess) = match entry.map(|entry| models.find(entry)).transpose()? {
-            None => (None, None),
-            Some((name, Found::Inline(inline))) => (Some(name), Some(inline.link())),
-            Some((name, Found::Fitted(fitted))) => {
-                let Some(link) = &fitted.link else {
-                    return Err(format!("model '{name}' has no link: its run has no link delays"));
-                };
-                (Some(name), Some(link.clone()))
-            }
-        };
+        let (model, excess) = model.unzip();
         Ok(Link {
             rate_bps: self.rate.map(|rate| rate.0 as f64),
             delay_ns: self.delay.map_or(0.0, |delay| delay.0 as f64),
@@ -539,6 +585,22 @@ rate = "200pps"
         let files = TEXT.replace("model = \"slow\"", "model = \"pi.json\"");
         let files = TopologyFile::parse(&files).unwrap().model_files();
         assert_eq!(files.into_iter().collect::<Vec<_>>(), ["pi.json"]);
+    }
+
+    #[test]
+    fn json_has_the_same_fields() {
+        let json = serde_json::to_string(&toml::from_str::<toml::Value>(TEXT).unwrap()).unwrap();
+        let file = TopologyFile::parse_json(&json).unwrap();
+        let network = file.network(&BTreeMap::new()).unwrap();
+        assert_eq!((network.node_count(), network.link_count()), (4, 2));
+        assert_eq!(network.flows(), read(TEXT).unwrap().flows());
+        for (from, to, words) in
+            [("\"version\":1", "\"version\":2", "version 2"), ("}", "", "line 1")]
+        {
+            let error =
+                TopologyFile::parse_json(&json.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

@@ -33,8 +33,10 @@ pub struct RelayTrial {
     pub size_bytes: f64,
     /// Packets per second.
     pub rate_pps: f64,
-    /// CPU load on the relay's node, as a share of each processor, 0 to 1.
+    /// CPU load on the relay's node that was requested, as a share of each processor, 0 to 1.
     pub load_ratio: f64,
+    /// CPU load that was reached; `None` if unknown, or without load.
+    pub reached_ratio: Option<f64>,
     /// Rate of each link in bit/s; `None` without a limit.
     pub link_rate_bps: Option<f64>,
     /// Share of a processor that the node may use; `None` without a limit.
@@ -63,6 +65,7 @@ impl RelayTrial {
             size_bytes: 0.0,
             rate_pps: 0.0,
             load_ratio: 0.0,
+            reached_ratio: None,
             link_rate_bps: None,
             quota_ratio: None,
             used_ratio: None,

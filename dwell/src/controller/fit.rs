@@ -203,8 +203,9 @@ struct Described {
     trial: TrialRow,
     node: String,
     summary: Summary,
-    /// CPU load on the relay's node, 0 to 1.
+    /// CPU load on the relay's node that was requested, 0 to 1, and the one that was reached.
     load_ratio: f64,
+    reached_ratio: Option<f64>,
     engine: String,
 }
 
@@ -217,17 +218,25 @@ impl Described {
         let node = summary.text("relay_node").map(str::to_owned);
         let Some(node) = node.filter(|_| summary.kind == Kind::Relay) else { return Ok(None) };
         let is_on_relay = |name: &String| *name == node;
-        let load = summaries
+        let loads = summaries
             .iter()
             .filter(|(role, name, _)| *role == Role::Load && is_on_relay(name))
             .filter(|(_, _, load)| load.text("load") == Some("cpu"))
-            .filter_map(|(_, _, load)| load.number("level_ratio"))
-            .fold(0.0, f64::max);
+            .filter_map(|(_, _, load)| Some((load.number("level_ratio")?, load)));
+        let (load_ratio, load) =
+            loads.fold(
+                (0.0, None),
+                |largest: (f64, _), (level, load)| {
+                    if level > largest.0 { (level, Some(load)) } else { largest }
+                },
+            );
+        let reached_ratio = load.and_then(|load| load.value("burnt_ratio"));
         let relay = summaries.iter().find(|(role, name, summary)| {
             *role == Role::Server && is_on_relay(name) && summary.kind == Kind::Relay
         });
         let engine = relay.map_or(&summary.engine, |(_, _, relay)| &relay.engine).clone();
-        Ok(Some(Self { node, summary: summary.clone(), load_ratio: load, engine, trial }))
+        let summary = summary.clone();
+        Ok(Some(Self { trial, node, summary, load_ratio, reached_ratio, engine }))
     }
 
     /// The trial with its packets.
@@ -244,6 +253,7 @@ impl Described {
         relayed.size_bytes = summary.number("payload_bytes").unwrap_or_default();
         relayed.rate_pps = summary.number("rate_pps").unwrap_or_default();
         relayed.load_ratio = self.load_ratio;
+        relayed.reached_ratio = self.reached_ratio;
         relayed.link_rate_bps = summary.number("link_rate_bps");
         relayed.quota_ratio = summary.value(&quota_value(&self.node, "asked_ratio"));
         relayed.used_ratio = summary.value(&quota_value(&self.node, "burnt_ratio"));

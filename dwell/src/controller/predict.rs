@@ -17,10 +17,10 @@ const MAX_FILE_LEN: u64 = 256 << 20;
 #[command(after_help = "\
 A topology is a TOML file with nodes, links and flows, described in docs/predict.md; models come \
 from dwell fit. Of the paths that meet the deadline, each flow gets the one whose busiest node or \
-link is used least, and no node or link is used above its capacity. Exits with code 3 if a flow \
-misses the deadline, is unreachable, or has no path below the capacity.")]
+link is used least, and no node or link is used above 95 % of its capacity. Exits with code 3 if a \
+flow misses the deadline, is unreachable, or has no path below that limit.")]
 pub(crate) struct Args {
-    /// TOML file of the topology
+    /// TOML file of the topology, or a .json file with the same fields
     #[arg(value_name = "TOPOLOGY.toml")]
     topology: PathBuf,
 
@@ -52,7 +52,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let named =
         |error: dwell_predict::PredictError| Failure::usage(format!("{}: {error}", path.display()));
     let text = read(path)?;
-    let file = TopologyFile::parse(&text).map_err(named)?;
+    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let parse = if is_json { TopologyFile::parse_json } else { TopologyFile::parse };
+    let file = parse(&text).map_err(named)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut models = BTreeMap::new();
     for name in file.model_files() {

@@ -330,11 +330,8 @@ fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Re
         };
         writeln!(out, "run {}, {}", run.run, counts(&run.claims))?;
         for claim in &run.claims {
-            let [found, published, own] = claim.numbers();
-            let against = match claim.published {
-                Some(_) => format!("published {published}"),
-                None => format!("own limit {own}"),
-            };
+            let [found, ..] = claim.numbers();
+            let against = claim.against();
             let (id, verdict) = (&claim.id, claim.verdict.words());
             writeln!(out, "{id} {verdict}: here {found}, {against}. {}", claim.text())?;
         }

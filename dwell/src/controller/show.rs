@@ -161,12 +161,8 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         writeln!(out, "- {}", finding.text)?;
     }
     for claim in claims(run) {
-        let [found, published, own] = claim.numbers();
-        let against = if claim.published.is_some() {
-            format!("published {published}")
-        } else {
-            format!("own limit {own}")
-        };
+        let [found, ..] = claim.numbers();
+        let against = claim.against();
         let (id, verdict, text) = (&claim.id, claim.verdict.words(), claim.text());
         writeln!(out, "{id} {verdict}: {text} (found {found}, {against})")?;
     }

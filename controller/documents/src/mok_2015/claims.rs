@@ -79,7 +79,7 @@ const CLAIMS: [SenderClaim; 6] = [
         id: "S2.8-top-rate",
         claim: "At 1 Gbit/s with full-size packets, the rate stays below the requested one (ECS LIVA: 760 \
                 of 1,000 Mbit/s).",
-        limit: Limit::Published,
+        limit: Limit::Own(1.0),
         unit: ClaimUnit::Share,
         judge: |of| top_rate(&of.trains),
     },
@@ -87,11 +87,17 @@ const CLAIMS: [SenderClaim; 6] = [
         id: "S2.8-cross-traffic",
         claim: "25 flows of cross traffic lower the rate at 1 Gbit/s with full-size packets (ECS LIVA: 430 \
                 over 760 Mbit/s).",
-        limit: Limit::Published,
+        limit: Limit::Own(1.0),
         unit: ClaimUnit::Times,
         judge: |of| cross_traffic(&of.trains),
     },
 ];
+
+/// Ids and limits of the claims.
+#[cfg(test)]
+pub(crate) fn limits() -> Vec<(&'static str, Limit)> {
+    CLAIMS.iter().map(ClaimSpec::id_and_limit).collect()
+}
 
 /// Judges the claims.
 pub(super) fn judge(run: &RunData) -> JudgedClaims {
@@ -128,7 +134,6 @@ fn literal(trains: &Evidence) -> Judgement {
     Judgement::new(verdict, level.value, words).with_bound(level, &[trains])
 }
 
-/// Judges the largest accurate rate of the best card.
 /// Judges whether the best card reaches the published rate of a claim.
 fn at_least(cards: &[VerdictCard], of: fn(&VerdictCard) -> Option<u64>, claim: &str) -> Judgement {
     let Some(card) = cards.first() else {
@@ -137,7 +142,7 @@ fn at_least(cards: &[VerdictCard], of: fn(&VerdictCard) -> Option<u64>, claim: &
     let rates: Vec<Option<u64>> = cards.iter().map(of).collect();
     let text = format!("Here: {}.", card.text);
     match rates.iter().flatten().max() {
-        Some(&best) if best as f64 >= of_claim(claim) => {
+        Some(&best) if of_claim(claim).is_some_and(|published| best as f64 >= published) => {
             Judgement::new(ClaimVerdict::Pass, best as f64, text)
         }
         // An undecided card may still reach it.

@@ -102,7 +102,8 @@ pub struct Claim {
     pub value: Option<f64>,
     /// Bounds of the value; `None` with too few repetitions.
     pub interval: Option<(f64, f64)>,
-    /// Limit of the verdict: the published number, or dwell's own where the document has none.
+    /// Limit of the verdict: the published number, or dwell's own where the document has none, or where
+    /// its number is no limit.
     pub limit: Option<f64>,
     /// Number in the document; `None` if it has none.
     pub published: Option<f64>,
@@ -117,12 +118,21 @@ impl Claim {
         format!("{} {}{why}", self.claim, self.found)
     }
 
-    /// Value found, published number and, without one, dwell's own limit, each with its unit; `-`
-    /// if absent.
+    /// Value found, published number and, if it is another one, dwell's own limit, each with its unit;
+    /// `-` if absent.
     pub fn numbers(&self) -> [String; 3] {
-        let own = self.limit.filter(|_| self.published.is_none());
+        let own = self.limit.filter(|limit| self.published != Some(*limit));
         [self.value, self.published, own]
             .map(|number| number.map_or_else(|| "-".to_owned(), |number| self.unit.text(number)))
+    }
+
+    /// Published number and dwell's own limit in words, without those that do not exist.
+    pub fn against(&self) -> String {
+        let [_, published, own] = self.numbers();
+        let words = [("published", published), ("own limit", own)];
+        let words = words.into_iter().filter(|(_, number)| number != "-");
+        let words: Vec<String> = words.map(|(what, number)| format!("{what} {number}")).collect();
+        words.join(", ")
     }
 }
 
