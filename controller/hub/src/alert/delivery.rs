@@ -4,10 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::applied::applied_rules;
 use super::event::{self, Event, Message, Outcome, events};
 use super::file::{AlertRules, Smtp};
 use super::lease;
-use super::round::applied_rules;
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
 use crate::store::{HubStore, HubTransaction, TextKind};

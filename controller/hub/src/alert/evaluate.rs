@@ -7,10 +7,8 @@ use dwell_rollup::Name;
 
 use super::condition::{Clear, Condition, MAX_CONTACT_GAP_NS, Value};
 use super::file::{AlertRules, Rule};
-use super::state::{
-    AlertState, AlertStates, Alerted, Contact, EventKind, Phase, Transition, alert_key,
-};
-use super::watch::{Site, Subject, Subjects, Watch};
+use super::state::{AlertState, AlertStates, Alerted, Contact, EventKind, Phase, Transition};
+use super::watch::{Site, Subject, Subjects, Watch, alert_key};
 
 /// A quantity over the time of a condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -142,10 +140,16 @@ impl Evaluation<'_> {
 
     /// Ends alerts that no rule watches any longer.
     fn end_unwatched(&mut self, watches: &[Watch]) {
-        let is_watched = |state: &AlertState| {
-            watches.iter().any(|it| it.rule.name == state.rule && it.has(&state.subject))
+        if self.states.is_empty() {
+            return;
+        }
+        let keys: BTreeSet<String> = watches.iter().flat_map(Watch::keys).collect();
+        let is_unclear = |rule: &str| {
+            watches.iter().any(|watch| watch.rule.name == rule && watch.subjects.is_none())
         };
-        let ended = self.states.iter().filter(|(_, state)| !is_watched(state));
+        let is_watched =
+            |key: &String, state: &AlertState| keys.contains(key) || is_unclear(&state.rule);
+        let ended = self.states.iter().filter(|(key, state)| !is_watched(key, state));
         let ended: Vec<_> = ended.map(|(key, state)| (key.clone(), state.clone())).collect();
         for (key, state) in ended {
             self.states.remove(&key);

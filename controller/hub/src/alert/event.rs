@@ -1,5 +1,7 @@
 //! Events of alerts: what receivers are notified of, and the history.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
@@ -16,6 +18,9 @@ pub const MAX_EVENTS: usize = 1_000;
 
 /// Maximum number of alerts that an event lists.
 const MAX_LISTED: usize = 50;
+
+/// Maximum number of sites of one rule that have an event each in one evaluation.
+const MAX_SITE_EVENTS: usize = 10;
 
 /// Result of notifying a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,20 +189,26 @@ pub(super) fn value_object(quantity: Option<&str>, value: &Value) -> Json {
     json!({ "quantity": quantity, "unit": unit, "low": low, "high": high, "n": n })
 }
 
-/// Forms events from transitions: one for all streams of a rule, one for each site.
+/// Forms events from transitions: one for all streams of a rule, and one for each site, or one for all
+/// sites if there are many, as when the network of the hub fails.
 pub(super) fn group(transitions: Vec<Transition>) -> Vec<(EventKind, String, Vec<Alerted>)> {
-    let mut groups: Vec<(EventKind, String, Vec<Alerted>)> = Vec::new();
+    let mut groups: BTreeMap<(String, EventKind), Vec<Alerted>> = BTreeMap::new();
     for Transition { rule, kind, alert } in transitions {
-        let is_pair = |alert: &Alerted| matches!(alert.subject, Subject::Pair { .. });
-        let group = groups.iter_mut().find(|(of, name, alerts)| {
-            *of == kind && *name == rule && is_pair(&alert) && alerts.iter().all(is_pair)
-        });
-        match group {
-            Some((_, _, alerts)) => alerts.push(alert),
-            None => groups.push((kind, rule, vec![alert])),
-        }
+        groups.entry((rule, kind)).or_default().push(alert);
     }
-    groups
+    let mut events = Vec::new();
+    for ((rule, kind), alerts) in groups {
+        let is_pair = |alert: &Alerted| matches!(alert.subject, Subject::Pair { .. });
+        let (pairs, sites): (Vec<_>, Vec<_>) = alerts.into_iter().partition(is_pair);
+        let sites = if sites.len() > MAX_SITE_EVENTS {
+            vec![sites]
+        } else {
+            sites.into_iter().map(|site| vec![site]).collect()
+        };
+        let groups = std::iter::once(pairs).chain(sites).filter(|group| !group.is_empty());
+        events.extend(groups.map(|group| (kind, rule.clone(), group)));
+    }
+    events
 }
 
 fn event_key(id: u64) -> String {
@@ -238,4 +249,34 @@ pub(super) fn next_id(transaction: &mut dyn HubTransaction) -> Result<u64, HubEr
     let texts = transaction.texts(TextKind::AlertEvent)?;
     let last = texts.keys().next_back().and_then(|key| key.parse::<u64>().ok());
     Ok(last.unwrap_or(0) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_sites_share_an_event() {
+        let transition = |subject: Subject| Transition {
+            rule: "gone".to_owned(),
+            kind: EventKind::Fired,
+            alert: Alerted { subject, since_ns: 0, value: None, nodes: Vec::new(), reason: None },
+        };
+        let sites = |count: usize| {
+            let site = |n: usize| transition(Subject::Site(n.to_string()));
+            group((0..count).map(site).collect()).iter().map(|it| it.2.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(sites(3), [1, 1, 1]);
+        assert_eq!(sites(70), [70]);
+        let [sender, reflector] = ["a", "b"].map(|name| name.parse().unwrap());
+        let pair = Subject::Pair { sender, reflector, measure: "mesh".to_owned() };
+        let groups = group(vec![transition(pair.clone()), transition(pair.clone())]);
+        assert_eq!(groups[0].2.len(), 2);
+        let (kind, rule, _) = groups[0].clone();
+        let alerts = vec![transition(pair).alert; 70];
+        let message = Event::new(7, (kind, rule, None), 0, alerts).message();
+        assert_eq!(message.subject, "[dwell] fired: gone 70 alerts, first a:b mesh");
+        assert!(message.text.contains("and 20 more\n"), "{}", message.text);
+        assert_eq!(message.object["alerts"].as_array().unwrap().len(), 50);
+    }
 }

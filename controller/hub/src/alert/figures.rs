@@ -9,8 +9,8 @@ use super::condition::{Clear, Condition, MAX_CONTACT_GAP_NS, Quantity, Span, Sta
 use super::evaluate::{Figures, Measured, NodeFigures, StreamFigures, watched_for_silence};
 use super::file::{AlertRules, Rule};
 use super::maintenance::Maintenance;
-use super::state::{AlertStates, Phase, alert_key};
-use super::watch::{ScheduledStream, Subjects, Watch};
+use super::state::{AlertStates, Phase};
+use super::watch::{ScheduledStream, Subjects, Watch, alert_key};
 use crate::coverage::pauses;
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
@@ -90,6 +90,20 @@ pub(super) fn read(
         let is_active = announced.iter().any(|maintenance| maintenance.is_at(now_ns));
         figures.nodes.entry(node.clone()).or_default().in_maintenance = is_active;
     }
+    let mut due: Vec<(&Rule, Quantity, Span, &[ScheduledStream])> = Vec::new();
+    for watch in watches {
+        let rule = &watch.rule;
+        if let (Condition::Above { quantity, span, .. }, Some(Subjects::Streams(streams))) =
+            (rule.when, &watch.subjects)
+        {
+            let end_ns = end_of(span, rules, now_ns);
+            if memory.evaluated_ns.insert(rule.name.clone(), end_ns) != Some(end_ns) {
+                due.push((rule, quantity, span, streams));
+            }
+        }
+    }
+    let spans = due.iter().map(|(rule, _, span, _)| span.ns().max(clear_span(rule, *span).ns()));
+    let look_back_ns = spans.max().unwrap_or(0) + STATUS_NS;
     let mut reader = Reader {
         transaction,
         rules,
@@ -99,24 +113,30 @@ pub(super) fn read(
         excluded: BTreeMap::new(),
         bounds: BTreeMap::new(),
         now_ns,
+        look_back_ns,
         ids: None,
     };
-    for watch in watches {
-        if let (Condition::Above { quantity, span, .. }, Some(Subjects::Streams(streams))) =
-            (watch.rule.when, &watch.subjects)
-        {
-            let end_ns = reader.end_ns(span);
-            if memory.evaluated_ns.get(&watch.rule.name) == Some(&end_ns) {
-                continue;
-            }
-            memory.evaluated_ns.insert(watch.rule.name.clone(), end_ns);
-            let rule = &watch.rule;
-            for batch in streams.chunks(STREAM_BATCH) {
-                reader.batch(rule, (quantity, span), batch, states, (memory, &mut figures))?;
-            }
+    for (rule, quantity, span, streams) in due {
+        for batch in streams.chunks(STREAM_BATCH) {
+            reader.batch(rule, (quantity, span), batch, states, (memory, &mut figures))?;
         }
     }
     Ok(Read { figures, changed_gaps })
+}
+
+/// End of the time that is evaluated now: the records of its rows have arrived.
+fn end_of(span: Span, rules: &AlertRules, now_ns: i64) -> i64 {
+    let length_ns = span.resolution().length_ns();
+    let arrived_ns = now_ns.saturating_sub(rules.delay.0 + length_ns / 2);
+    arrived_ns.div_euclid(span.step_ns()) * span.step_ns()
+}
+
+/// The time of the condition under which a rule clears.
+fn clear_span(rule: &Rule, when: Span) -> Span {
+    match rule.clear() {
+        Clear::Below { span: Some(other), .. } => other,
+        _ => when,
+    }
 }
 
 struct Reader<'a> {
@@ -129,18 +149,13 @@ struct Reader<'a> {
     excluded: BTreeMap<Name, Vec<TimeSpan>>,
     bounds: BTreeMap<Name, ReflectorBounds>,
     now_ns: i64,
+    /// Time before now in which statuses matter.
+    look_back_ns: i64,
     /// Numbers of streams, by sender.
     ids: Option<BTreeMap<(Name, dwell_rollup::Stream), StreamId>>,
 }
 
 impl Reader<'_> {
-    /// End of the time that is evaluated now: the records of its rows have arrived.
-    fn end_ns(&self, span: Span) -> i64 {
-        let length_ns = span.resolution().length_ns();
-        let arrived_ns = self.now_ns.saturating_sub(self.rules.delay.0 + length_ns / 2);
-        arrived_ns.div_euclid(span.step_ns()) * span.step_ns()
-    }
-
     fn batch(
         &mut self,
         rule: &Rule,
@@ -154,17 +169,14 @@ impl Reader<'_> {
                 self.exclude(node, memory, figures)?;
             }
         }
-        let end_ns = self.end_ns(span);
+        let end_ns = end_of(span, self.rules, self.now_ns);
         let when = self.measure(quantity, span, streams)?;
         let key = |stream: &ScheduledStream| alert_key(&rule.name, &stream.subject());
         let is_firing = |stream: &&ScheduledStream| {
             states.get(&key(stream)).is_some_and(|state| state.phase == Phase::Firing)
         };
         let firing: Vec<ScheduledStream> = streams.iter().filter(is_firing).cloned().collect();
-        let clear_span = match rule.clear() {
-            Clear::Below { span: Some(other), .. } => other,
-            _ => span,
-        };
+        let clear_span = clear_span(rule, span);
         let clear = self.measure(quantity, clear_span, &firing)?;
         let clear: BTreeMap<String, Measured> = firing.iter().map(key).zip(clear).collect();
         for (stream, when) in streams.iter().zip(when) {
@@ -187,7 +199,7 @@ impl Reader<'_> {
         }
         let mut spans: Vec<TimeSpan> = Vec::new();
         if let Some(number) = self.numbers.get(node) {
-            let from_ns = self.now_ns.saturating_sub(MAX_LOOK_BACK_NS);
+            let from_ns = self.now_ns.saturating_sub(self.look_back_ns);
             let to_ns = self.now_ns.saturating_add(STATUS_NS);
             let statuses = self.transaction.statuses(*number, from_ns, to_ns)?;
             spans.extend(pauses(&statuses));
@@ -228,7 +240,7 @@ impl Reader<'_> {
         span: Span,
         streams: &[ScheduledStream],
     ) -> Result<Vec<Measured>, HubError> {
-        let to_ns = self.end_ns(span);
+        let to_ns = end_of(span, self.rules, self.now_ns);
         let from_ns = to_ns.saturating_sub(span.ns());
         let ids = self.stream_ids()?;
         let key = |stream: &ScheduledStream| (stream.sender.clone(), stream.stream.clone());
@@ -270,7 +282,7 @@ impl Reader<'_> {
         let reflector = &stream.stream.reflector;
         let Some(number) = self.numbers.get(reflector) else { return Ok(None) };
         if !self.bounds.contains_key(reflector) {
-            let from_ns = self.now_ns.saturating_sub(MAX_LOOK_BACK_NS);
+            let from_ns = self.now_ns.saturating_sub(self.look_back_ns);
             let bounds = ReflectorBounds::read(self.transaction, *number, from_ns, self.now_ns)?;
             self.bounds.insert(reflector.clone(), bounds);
         }

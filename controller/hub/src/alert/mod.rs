@@ -4,6 +4,7 @@
 //! pure evaluation, `round` its storing under a `lease`, `delivery` the messages that are not delivered
 //! yet. This crate sends none: a sender claims and completes them.
 
+mod applied;
 mod condition;
 mod delivery;
 mod error;
@@ -18,6 +19,7 @@ mod round;
 mod state;
 mod watch;
 
+pub use applied::{AppliedRules, applied_rules, apply_rules};
 pub use condition::{Clear, Condition, MAX_CONTACT_GAP_NS, Quantity, Span, Statistic, Value};
 pub use delivery::{Claimed, Delivery, Target, Way, claim, complete, deliveries, recover};
 pub use error::AlertError;
@@ -27,11 +29,6 @@ pub use file::{AlertRules, Receiver, Rule, Security, Smtp};
 pub use lease::{Lease, lease};
 pub use maintenance::{Maintenance, announce, end, maintenance};
 pub use object::{AlertReport, alert_history_object, alerts_object};
-pub use round::{
-    AlertEvaluator, AlertRound, AppliedRules, alert_states, applied_rules, apply_rules,
-    test_receiver,
-};
-pub use state::{
-    AlertState, AlertStates, Alerted, Contact, EventKind, Phase, Transition, alert_key,
-};
-pub use watch::{Fleet, ScheduledStream, Site, Subject, Subjects, Watch};
+pub use round::{AlertEvaluator, AlertRound, alert_states, test_receiver};
+pub use state::{AlertState, AlertStates, Alerted, Contact, EventKind, Phase, Transition};
+pub use watch::{Fleet, ScheduledStream, Site, Subject, Subjects, Watch, alert_key};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_rollup::Name;
 use serde_json::{Value as Json, json};
 
+use super::applied::{AppliedRules, applied_rules};
 use super::condition::Condition;
 use super::delivery::{Delivery, deliveries};
 use super::error::AlertError;
@@ -12,7 +13,7 @@ use super::event::{Event, subject_object, value_object, value_text};
 use super::file::AlertRules;
 use super::lease::{Lease, lease};
 use super::maintenance::{Maintenance, maintenance};
-use super::round::{AppliedRules, alert_states, applied_rules};
+use super::round::alert_states;
 use super::state::{AlertState, Contact, Phase};
 use crate::error::HubError;
 use crate::object::time_text;

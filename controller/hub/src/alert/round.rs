@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::Name;
-use serde::{Deserialize, Serialize};
 
+use super::applied::{AppliedRules, applied_rules};
 use super::delivery::{deliveries, queue};
 use super::error::AlertError;
 use super::evaluate::evaluate;
@@ -18,42 +18,6 @@ use super::watch::Fleet;
 use crate::error::HubError;
 use crate::spans::TimeSpan;
 use crate::store::{HubStore, HubTransaction, TextKind};
-
-/// Applied alert rules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AppliedRules {
-    /// Time of their application in nanoseconds since 1970.
-    pub applied_ns: i64,
-    /// Who applied them, as `USER@HOST`.
-    pub author: String,
-    /// The file.
-    pub text: String,
-}
-
-/// Returns the applied rules; `None` if none were applied.
-///
-/// # Errors
-/// The database failed.
-pub fn applied_rules(
-    transaction: &mut dyn HubTransaction,
-) -> Result<Option<AppliedRules>, HubError> {
-    let text = transaction.texts(TextKind::AlertRules)?.remove("");
-    let applied = text.map(|text| serde_json::from_str(&text)).transpose();
-    applied.map_err(|error| HubError::stored("alert rules", error))
-}
-
-/// Applies rules, which replace the previous ones. They were checked before.
-///
-/// # Errors
-/// The database failed.
-pub fn apply_rules(store: &mut dyn HubStore, applied: &AppliedRules) -> Result<(), HubError> {
-    let text =
-        serde_json::to_string(applied).map_err(|error| HubError::stored("alert rules", error))?;
-    let mut transaction = store.begin()?;
-    lock(&mut *transaction)?;
-    transaction.set_text(TextKind::AlertRules, "", Some(&text))?;
-    transaction.commit()
-}
 
 /// Returns the states of alerts.
 ///
@@ -230,8 +194,8 @@ fn store_events(
     if transitions.is_empty() {
         return Ok(());
     }
-    for (kind, name, alerts) in group(transitions) {
-        let id = event::next_id(transaction)?;
+    let first = event::next_id(transaction)?;
+    for (id, (kind, name, alerts)) in (first..).zip(group(transitions)) {
         let rule = rules.alert.iter().find(|rule| rule.name == name);
         let event = Event::new(id, (kind, name, rule), now_ns, alerts);
         let receivers = rule.map_or(&[][..], |rule| &rule.notify);

@@ -43,22 +43,6 @@ pub struct AlertState {
     pub nodes: BTreeMap<Name, Contact>,
 }
 
-impl AlertState {
-    /// The key of the alert in the database.
-    pub fn key(&self) -> String {
-        alert_key(&self.rule, &self.subject)
-    }
-}
-
-/// Returns the key of an alert.
-pub fn alert_key(rule: &str, subject: &Subject) -> String {
-    let kind = match subject {
-        Subject::Pair { .. } => "pair ",
-        Subject::Node(_) | Subject::Site(_) => "",
-    };
-    format!("{rule} {kind}{subject}")
-}
-
 /// Contact with a node that was silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

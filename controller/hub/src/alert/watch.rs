@@ -38,6 +38,15 @@ impl ScheduledStream {
     }
 }
 
+/// Returns the key of an alert in a database.
+pub fn alert_key(rule: &str, subject: &Subject) -> String {
+    let kind = match subject {
+        Subject::Pair { .. } => "pair ",
+        Subject::Node(_) | Subject::Site(_) => "",
+    };
+    format!("{rule} {kind}{subject}")
+}
+
 /// What an alert is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -100,12 +109,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Whether an alert of this rule is about a subject that the rule watches.
-    pub fn has(&self, subject: &Subject) -> bool {
+    /// Returns the keys of all alerts that the rule may have.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let key = |subject: &Subject| alert_key(&self.rule.name, subject);
         match &self.subjects {
-            None => true,
-            Some(Subjects::Streams(streams)) => streams.iter().any(|it| it.subject() == *subject),
-            Some(Subjects::Sites(sites)) => sites.iter().any(|site| site.subject == *subject),
+            None => Vec::new(),
+            Some(Subjects::Streams(streams)) => {
+                streams.iter().map(|stream| key(&stream.subject())).collect()
+            }
+            Some(Subjects::Sites(sites)) => sites.iter().map(|site| key(&site.subject)).collect(),
         }
     }
 }
