@@ -146,7 +146,7 @@ fn followed(applied: &[(i64, u64)], reported: &[(i64, u64)]) -> Vec<(TimeSpan, u
 }
 
 /// Returns the pauses that statuses report.
-fn pauses(statuses: &[StoredStatus]) -> Vec<TimeSpan> {
+pub(crate) fn pauses(statuses: &[StoredStatus]) -> Vec<TimeSpan> {
     let mut spans = Vec::new();
     for StoredStatus { status, wall_ns, .. } in statuses {
         let ended = status.pauses.iter();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+pub mod alert;
 mod clock;
 mod collect;
 mod coverage;

@@ -307,7 +307,7 @@ fn answer(
 
 /// What the reflector declared about the error of its clock, over time.
 #[derive(Default)]
-struct ReflectorBounds {
+pub(crate) struct ReflectorBounds {
     /// Time of a status and the bound in it, in ascending order.
     bounds: Vec<(i64, Option<u64>)>,
 }
@@ -316,7 +316,7 @@ impl ReflectorBounds {
     /// Time for which a status is valid: two intervals of statuses.
     const VALID_NS: i64 = 600 * SECOND_NS;
 
-    fn read(
+    pub(crate) fn read(
         transaction: &mut dyn HubTransaction,
         reflector: NodeId,
         from_ns: i64,
@@ -330,7 +330,7 @@ impl ReflectorBounds {
     }
 
     /// Returns the error of one-way delays in [from, to); `None` if unknown.
-    fn error(&self, sender: &ClockQuality, from_ns: i64, to_ns: i64) -> Option<u64> {
+    pub(crate) fn error(&self, sender: &ClockQuality, from_ns: i64, to_ns: i64) -> Option<u64> {
         if sender.is_one_clock {
             return Some(0);
         }

@@ -170,6 +170,16 @@ pub enum TextKind {
     AlertRules,
     /// The state of an alert, by rule and subject.
     AlertState,
+    /// The hub that evaluates alerts.
+    AlertLease,
+    /// An event of alerts, by number.
+    AlertEvent,
+    /// A message to a receiver that is not delivered yet, by event and receiver.
+    AlertDelivery,
+    /// Announced maintenance, by node.
+    Maintenance,
+    /// Times in which a node was not heard, by node.
+    ContactGaps,
     /// A request for samples, by node and number.
     SampleRequest,
 }
@@ -180,6 +190,11 @@ impl TextKind {
         match self {
             Self::AlertRules => "alert-rules",
             Self::AlertState => "alert-state",
+            Self::AlertLease => "alert-lease",
+            Self::AlertEvent => "alert-event",
+            Self::AlertDelivery => "alert-delivery",
+            Self::Maintenance => "maintenance",
+            Self::ContactGaps => "contact-gaps",
             Self::SampleRequest => "sample-request",
         }
     }

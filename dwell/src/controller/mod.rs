@@ -87,6 +87,16 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     ("hub schedule apply", ["hub schedule apply mesh.toml", "hub schedule apply - < mesh.toml"]),
     ("hub schedule history", ["hub schedule history", "hub schedule history 3"]),
     ("hub nodes", ["hub nodes", "hub nodes --json"]),
+    ("hub alerts", ["hub alerts check alerts.toml", "hub alerts status"]),
+    ("hub alerts check", ["hub alerts check alerts.toml", "hub alerts check - < alerts.toml"]),
+    ("hub alerts apply", ["hub alerts apply alerts.toml", "hub alerts apply - < alerts.toml"]),
+    ("hub alerts history", ["hub alerts history", "hub alerts history --format json"]),
+    ("hub alerts status", ["hub alerts status", "hub alerts status --format json"]),
+    ("hub alerts test", ["hub alerts test ops", "hub alerts test ops --data /var/lib/dwell"]),
+    (
+        "hub maintenance",
+        ["hub maintenance berlin --for 2h --reason 'new switch'", "hub maintenance berlin --end"],
+    ),
     (
         "query",
         [

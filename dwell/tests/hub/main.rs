@@ -1,5 +1,6 @@
 //! The hub: schedules, queries, and collection from devices over SSH.
 
+mod alerts;
 mod collection;
 #[path = "../controller/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests of the controller")]

@@ -1,6 +1,6 @@
 //! The streams of a schedule: who sends what to whom.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use dwell_plan::ProbeSize;
@@ -8,7 +8,8 @@ use dwell_rollup::{MAX_NAME_LEN, Name, NodeSchedule, ScheduleEntry};
 use dwell_units::{Bytes, Nanos};
 
 use super::error::ScheduleError;
-use super::file::{Measure, Names, Schedule};
+use super::file::{Measure, Schedule};
+use super::selection::{NodeNames, Selection};
 use super::window::Window;
 
 /// Maximum number of streams of a schedule.
@@ -130,7 +131,8 @@ pub fn expand(
             return Err(ScheduleError::value("groups", message));
         }
     }
-    let names = NodeNames { schedule, addresses: &addresses };
+    let nodes = addresses.keys().cloned().collect();
+    let names = NodeNames { groups: &schedule.groups, nodes: &nodes };
     for (group, members) in &schedule.groups {
         let of = format!("groups.{group}");
         names.members(members).map_err(|message| ScheduleError::value(of, message))?;
@@ -138,7 +140,9 @@ pub fn expand(
     let mut expansion = Expansion::default();
     let mut streams = 0_usize;
     for measure in &schedule.measure {
-        let pairs = names.pairs(measure)?;
+        let Measure { mesh, star, pairs, .. } = measure;
+        let selected = Selection { mesh: mesh.as_ref(), star: star.as_ref(), pairs };
+        let pairs = names.pairs(selected).map_err(|message| measure.error(message))?;
         streams = streams.saturating_add(pairs.len());
         if streams > MAX_STREAMS {
             return Err(measure.error(format!("the schedule has more than {MAX_STREAMS} streams")));
@@ -195,96 +199,6 @@ fn entry(
         window: measure.window,
         samples: measure.samples,
     })
-}
-
-/// The meaning of names in a schedule.
-struct NodeNames<'a> {
-    schedule: &'a Schedule,
-    addresses: &'a BTreeMap<Name, Option<IpAddr>>,
-}
-
-impl NodeNames<'_> {
-    /// Returns the nodes that these names of nodes and groups name.
-    fn members(&self, names: &[String]) -> Result<BTreeSet<Name>, String> {
-        let mut members = BTreeSet::new();
-        for name in names {
-            if name == "all" {
-                members.extend(self.addresses.keys().cloned());
-            } else if let Some(group) = self.schedule.groups.get(name) {
-                for member in group {
-                    members.insert(self.node(member)?);
-                }
-            } else {
-                members.insert(self.node(name)?);
-            }
-        }
-        Ok(members)
-    }
-
-    fn node(&self, name: &str) -> Result<Name, String> {
-        let node = name.parse().ok().filter(|node| self.addresses.contains_key(node));
-        if let Some(node) = node {
-            return Ok(node);
-        }
-        if self.schedule.groups.contains_key(name) {
-            return Err(format!("'{name}' is a group; a group contains nodes only"));
-        }
-        Err(format!(
-            "'{name}' is no node and no group; add it with `dwell device add {name}`, or as \
-             [nodes.{name}]"
-        ))
-    }
-
-    fn pairs(&self, measure: &Measure) -> Result<BTreeSet<(Name, Name)>, ScheduleError> {
-        let members = |names: &Names| {
-            self.members(names.as_slice()).map_err(|message| measure.error(message))
-        };
-        let mut pairs = BTreeSet::new();
-        let product = |from: &BTreeSet<Name>, to: &BTreeSet<Name>| {
-            let pair = |sender: &Name| {
-                let others = to.iter().filter(|reflector| *reflector != sender).cloned();
-                let sender = sender.clone();
-                others.map(move |reflector| (sender.clone(), reflector)).collect::<Vec<_>>()
-            };
-            from.iter().flat_map(pair).collect::<Vec<_>>()
-        };
-        let too_many = |from: usize, to: usize| {
-            (from.saturating_mul(to) > MAX_STREAMS)
-                .then(|| measure.error(format!("it has more than {MAX_STREAMS} streams")))
-        };
-        if let Some(mesh) = &measure.mesh {
-            let nodes = members(mesh)?;
-            if let Some(error) = too_many(nodes.len(), nodes.len()) {
-                return Err(error);
-            }
-            pairs.extend(product(&nodes, &nodes));
-        }
-        if let Some(star) = &measure.star {
-            let (from, to) = (members(&star.from)?, members(&star.to)?);
-            if let Some(error) = too_many(from.len(), to.len()) {
-                return Err(error);
-            }
-            pairs.extend(product(&from, &to));
-            if star.both {
-                pairs.extend(product(&to, &from));
-            }
-        }
-        for pair in &measure.pairs {
-            let (sender, reflector) = pair.split_once(':').ok_or_else(|| {
-                measure.error(format!("'{pair}' is no pair; write it like SENDER:REFLECTOR"))
-            })?;
-            let node = |name: &str| self.node(name).map_err(|message| measure.error(message));
-            let (sender, reflector) = (node(sender)?, node(reflector)?);
-            if sender == reflector {
-                return Err(measure.error(format!("'{pair}': a node does not probe itself")));
-            }
-            pairs.insert((sender, reflector));
-        }
-        if pairs.is_empty() {
-            return Err(measure.error("it has no pair of different nodes"));
-        }
-        Ok(pairs)
-    }
 }
 
 #[cfg(test)]

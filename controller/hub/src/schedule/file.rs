@@ -138,7 +138,7 @@ fn default_protocol() -> String {
 }
 
 /// Whether a name can be that of a measurement or group: letters, digits, `-`, `_` and `.`.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !name.is_empty()
         && name.len() <= MAX_NAME_LEN

@@ -1,6 +1,7 @@
 //! One test suite for all databases of a hub.
 
 mod agent;
+mod alerts;
 mod collect;
 mod order;
 mod state;
@@ -23,6 +24,7 @@ macro_rules! suite {
 }
 
 suite!(
+    alert_fires_and_clears_on_stored_records,
     clock_at_1970_is_dated_by_a_later_status,
     clock_years_ahead_is_undated_until_a_pairing,
     computed_rows_equal_the_merge_of_their_records,
@@ -38,12 +40,18 @@ suite!(
     flood_of_undated_records_is_bounded,
     forged_node_name_is_kept_raw_without_a_receipt,
     kept_record_without_a_place_stays_kept,
+    late_data_sends_no_message,
     late_record_of_14_days_is_stored_and_of_16_is_undated,
+    message_is_given_up_after_a_day,
+    message_is_kept_until_it_is_delivered,
     nearer_pairing_moves_a_dated_record,
+    paused_reflector_and_maintenance_suppress,
     query_has_counts_coverage_and_supported_percentiles,
     query_names_what_exists,
     resent_record_after_its_partition_is_gone_is_a_duplicate,
     schedule_versions_are_kept,
+    second_hub_takes_over_when_the_lease_ends,
+    silent_site_makes_one_message,
     start_just_before_a_boundary_belongs_to_the_interval,
     stepped_clock_keeps_its_own_times,
     stream_without_rows_is_removed,
@@ -128,6 +136,39 @@ fn two_hubs_store_the_same_records_at_once() {
     }
     let mut store = SqliteStore::open(dir.path()).unwrap();
     assert_eq!(state::state(&mut store), state::state(&mut *expected.store));
+}
+
+#[test]
+fn two_hubs_send_an_alert_once() {
+    use dwell_hub::alert::{AlertEvaluator, claim, complete};
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = SqliteStore::open(dir.path()).unwrap();
+    let rules = "version = 1\n[[alert]]\nname = \"slow\"\nwhen = \"p99 > 20ms for 5m\"\n\
+                 pairs = [\"a:b\"]\nnotify = [\"ops\"]\n\
+                 [notify.ops]\nwebhook = \"http://127.0.0.1:9/\"\n";
+    alerts::prepare(&mut store, rules);
+    let mut agent = agent::Agent::new("a", 1, 1, agent::NOW);
+    let records = alerts::five_minutes(&mut agent, 50);
+    let arrival = agent.wall_ns() + agent::SECOND;
+    agent::deliver_at(&mut store, &agent.node, &agent::message(&records), arrival).unwrap();
+    let hubs = ["hub 1", "hub 2"].map(|hub| {
+        let mut store = SqliteStore::open(dir.path()).unwrap();
+        let mut evaluator = AlertEvaluator::new(hub.to_owned());
+        std::thread::spawn(move || {
+            let mut sent = 0;
+            for turn in 0..20 {
+                let now = arrival + (70 + turn) * agent::SECOND;
+                evaluator.round(&mut store, &Default::default(), now).unwrap();
+                while let Some(claimed) = claim(&mut store, None, now).unwrap() {
+                    complete(&mut store, &claimed, Ok(()), now).unwrap();
+                    sent += 1;
+                }
+            }
+            sent
+        })
+    });
+    let sent: Vec<i32> = hubs.into_iter().map(|hub| hub.join().unwrap()).collect();
+    assert_eq!(sent.iter().sum::<i32>(), 1, "{sent:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolLink};
+use dwell_hub::alert::recover;
 use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
@@ -20,9 +21,10 @@ use dwell_results::device::KnownDevice;
 use dwell_rollup::{Incarnation, Level, Name, NodeSchedule, RangeSet, SpoolCursor, StatusFile};
 use dwell_store::{HubLock, Store, StoreError};
 use dwell_units::Nanos;
-use jiff::Timestamp;
 
 use super::super::data::{DataArgs, say_problem};
+use super::alerting::{self, KnownNodes};
+use super::now_ns;
 
 /// Time between looks at a stop request.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -125,8 +127,17 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
         interval: args.interval,
         stop,
     });
-    let mut hub = Supervisor { shared, tags: args.tag.clone(), dir, collecting: BTreeMap::new() };
+    let known = KnownNodes::default();
+    let mut stores = [SqliteStore::open(&dir)?, SqliteStore::open(&dir)?];
+    // No other hub is active here, so claims are those of hubs that were killed.
+    recover(&mut stores[0], now_ns())?;
+    let alerting = alerting::start(stores, &known, &shared.stop);
+    let tags = args.tag.clone();
+    let mut hub = Supervisor { shared, tags, dir, known, collecting: BTreeMap::new() };
     hub.run(&catalogue);
+    for thread in alerting {
+        let _ = thread.join();
+    }
     say("dwell: hub stopped");
     Ok(Exit::Measured)
 }
@@ -136,6 +147,8 @@ struct Supervisor {
     shared: Arc<Shared>,
     tags: Vec<String>,
     dir: PathBuf,
+    /// Names of the devices, for alerts.
+    known: KnownNodes,
     collecting: BTreeMap<String, Collecting>,
 }
 
@@ -187,6 +200,8 @@ impl Supervisor {
             })
             .map(|known| (known.device.name.clone(), known.device))
             .collect();
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
+            devices.keys().filter_map(|name| name.parse().ok()).collect();
         let is_current =
             |name: &String, collecting: &Collecting| devices.get(name) == Some(&collecting.device);
         let ended: Vec<String> = self
@@ -228,7 +243,7 @@ impl Supervisor {
 }
 
 /// Waits, unless one of the flags is set.
-fn wait(time: Duration, stops: &[&AtomicBool]) {
+pub(super) fn wait(time: Duration, stops: &[&AtomicBool]) {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -237,10 +252,6 @@ fn wait(time: Duration, stops: &[&AtomicBool]) {
         }
         thread::sleep(left.min(STOP_POLL_INTERVAL));
     }
-}
-
-fn now_ns() -> i64 {
-    i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
 }
 
 /// The spool of a device over SSH.

@@ -1,11 +1,15 @@
 //! `dwell hub`: the hub of a fleet.
 
+mod alerting;
+mod alerts;
 mod embedded;
+mod maintenance;
 mod nodes;
 mod schedule;
 
 use dwell_hub::{HubError, SqliteStore};
 use dwell_node_cli::{Exit, Failure};
+use jiff::Timestamp;
 
 use super::data::DataArgs;
 
@@ -29,6 +33,10 @@ enum HubCommand {
     Schedule(schedule::Args),
     /// List the nodes that the hub knows, with what is wrong with them
     Nodes(nodes::Args),
+    /// Check, apply and test alert rules, and list alerts
+    Alerts(alerts::Args),
+    /// Suppress alerts about a node for some time
+    Maintenance(maintenance::Args),
 }
 
 impl Args {
@@ -37,6 +45,8 @@ impl Args {
         match &self.command {
             Some(HubCommand::Schedule(args)) => args.data(),
             Some(HubCommand::Nodes(args)) => &args.data,
+            Some(HubCommand::Alerts(args)) => args.data(),
+            Some(HubCommand::Maintenance(args)) => &args.data,
             None => &self.data,
         }
     }
@@ -48,6 +58,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Some(HubCommand::Schedule(args)) => schedule::run(args),
         Some(HubCommand::Nodes(args)) => nodes::run(args),
+        Some(HubCommand::Alerts(args)) => alerts::run(args),
+        Some(HubCommand::Maintenance(args)) => maintenance::run(args),
         None => embedded::run(&args.embedded, &args.data),
     }
 }
@@ -58,4 +70,9 @@ pub(super) fn open_to_read(data: &DataArgs) -> Result<SqliteStore, Failure> {
         HubError::Missing(_) => Failure::usage(error.to_string()),
         error => error.into(),
     })
+}
+
+/// CLOCK_REALTIME in nanoseconds since 1970.
+fn now_ns() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
 }

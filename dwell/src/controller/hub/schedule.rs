@@ -114,7 +114,8 @@ fn check(args: &FileArgs) -> Result<Checked, Failure> {
     Ok(Checked { text, expansion, costs })
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// Reads a schedule or alert rules.
+pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let mut read = |from: &mut dyn Read| from.take(MAX_FILE_LEN).read_to_string(&mut text);
     let outcome = if path == Path::new("-") {
@@ -130,7 +131,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 /// Returns the devices of the data directory with the addresses that probes are sent to.
-fn known_nodes(data: &DataArgs) -> Result<BTreeMap<Name, Option<IpAddr>>, Failure> {
+pub(super) fn known_nodes(data: &DataArgs) -> Result<BTreeMap<Name, Option<IpAddr>>, Failure> {
     let Some(store) = data.open_if_exists()? else { return Ok(BTreeMap::new()) };
     let devices = KnownDevice::all(&store, &say_problem)?.into_iter();
     let named = devices.filter_map(|known| {

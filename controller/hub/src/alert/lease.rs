@@ -1,0 +1,78 @@
+//! The lease of alerts: of several hubs on one database only one evaluates.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HubError;
+use crate::period::SECOND_NS;
+use crate::store::{HubTransaction, TextKind};
+
+/// Time for which a hub holds the lease without renewing it.
+const LEASE_NS: i64 = 45 * SECOND_NS;
+
+/// Time without an evaluation after which silence counts anew.
+const MAX_BREAK_NS: i64 = 120 * SECOND_NS;
+
+const LEASE_KEY: &str = "lease";
+
+const LOCK_KEY: &str = "lock";
+
+/// The hub that evaluates alerts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Identity of the hub.
+    pub hub: String,
+    /// Last evaluation in nanoseconds since 1970.
+    pub evaluated_ns: i64,
+    /// End of the lease in nanoseconds since 1970.
+    pub until_ns: i64,
+    /// Time since which hubs have evaluated without a break, in nanoseconds since 1970.
+    pub since_ns: i64,
+}
+
+/// Locks the texts of alerts until the end of the transaction. In a database with row locks, another
+/// transaction waits here, and reads afterwards what this one stored.
+pub(super) fn lock(transaction: &mut dyn HubTransaction) -> Result<(), HubError> {
+    transaction.set_text(TextKind::AlertLease, LOCK_KEY, Some(""))
+}
+
+/// Returns the lease.
+///
+/// # Errors
+/// The database failed.
+pub fn lease(transaction: &mut dyn HubTransaction) -> Result<Option<Lease>, HubError> {
+    let mut texts = transaction.texts(TextKind::AlertLease)?;
+    let lease = texts.remove(LEASE_KEY).map(|text| serde_json::from_str(&text));
+    lease.transpose().map_err(|error| HubError::stored("lease", error))
+}
+
+/// Takes or renews the lease for a hub. Returns that of another hub if it is in force.
+pub(super) fn take(
+    transaction: &mut dyn HubTransaction,
+    hub: &str,
+    now_ns: i64,
+) -> Result<Result<Lease, Lease>, HubError> {
+    let known = lease(transaction)?;
+    if let Some(other) = known.clone().filter(|known| known.hub != hub && now_ns < known.until_ns) {
+        return Ok(Err(other));
+    }
+    let is_continued = |known: &Lease| {
+        known.evaluated_ns <= now_ns && now_ns.saturating_sub(known.evaluated_ns) <= MAX_BREAK_NS
+    };
+    let taken = Lease {
+        hub: hub.to_owned(),
+        evaluated_ns: now_ns,
+        until_ns: now_ns.saturating_add(LEASE_NS),
+        since_ns: known.filter(is_continued).map_or(now_ns, |known| known.since_ns),
+    };
+    let text = serde_json::to_string(&taken).map_err(|error| HubError::stored("lease", error))?;
+    transaction.set_text(TextKind::AlertLease, LEASE_KEY, Some(&text))?;
+    Ok(Ok(taken))
+}
+
+/// Ends the lease now. Evaluations without a break continue.
+pub(super) fn release(transaction: &mut dyn HubTransaction) -> Result<(), HubError> {
+    let Some(known) = lease(transaction)? else { return Ok(()) };
+    let ended = Lease { until_ns: i64::MIN, ..known };
+    let text = serde_json::to_string(&ended).map_err(|error| HubError::stored("lease", error))?;
+    transaction.set_text(TextKind::AlertLease, LEASE_KEY, Some(&text))
+}
