@@ -9,8 +9,24 @@ use tempfile::TempDir;
 
 /// A store of a test.
 pub(crate) struct TestStore {
-    pub(crate) store: Box<dyn HubStore>,
-    pub(crate) _dir: TempDir,
+    store: Box<dyn HubStore + Send>,
+    open: Box<dyn Fn() -> Box<dyn HubStore + Send>>,
+    _dir: Option<TempDir>,
+}
+
+impl TestStore {
+    /// Opens a new database, which `open` opens again. Its directory is removed at the end.
+    pub(crate) fn new(
+        open: impl Fn() -> Box<dyn HubStore + Send> + 'static,
+        dir: Option<TempDir>,
+    ) -> Self {
+        Self { store: open(), open: Box::new(open), _dir: dir }
+    }
+
+    /// Opens the database as another hub does.
+    pub(crate) fn open(&self) -> Box<dyn HubStore + Send> {
+        (self.open)()
+    }
 }
 
 impl std::ops::Deref for TestStore {
