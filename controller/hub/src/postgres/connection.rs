@@ -29,15 +29,21 @@ const SOCKET_DIRS: [&str; 2] = ["/run/postgresql", "/tmp"];
 /// Schema of all tables, so that the database may be used for other things too.
 pub(super) const SCHEMA: &str = "dwell_hub";
 
-/// Settings of a session. A hub that is suspended in a transaction does not stop the others for longer
-/// than the time-outs. A commit is durable when it is confirmed, whatever the server's default.
-const SESSION: &str = "
-SET search_path = dwell_hub;
-SET jit = off;
-SET lock_timeout = '60s';
-SET idle_in_transaction_session_timeout = '60s';
-SELECT set_config('synchronous_commit', 'on', false)
-WHERE current_setting('synchronous_commit') = 'off'";
+/// Time to wait for a lock that another hub holds, and for a hub that is suspended in a transaction.
+pub(super) const LOCK_TIMEOUT: &str = "60s";
+
+/// Returns the settings of a session. A commit is durable when it is confirmed, whatever the server's
+/// default.
+fn session() -> String {
+    format!(
+        "SET search_path = {SCHEMA};
+         SET jit = off;
+         SET lock_timeout = '{LOCK_TIMEOUT}';
+         SET idle_in_transaction_session_timeout = '{LOCK_TIMEOUT}';
+         SELECT set_config('synchronous_commit', 'on', false)
+         WHERE current_setting('synchronous_commit') = 'off'"
+    )
+}
 
 /// Where a database is, and how to reach it.
 #[derive(Clone)]
@@ -105,7 +111,7 @@ impl Address {
             None => self.config.connect(NoTls),
         };
         let prepared = connected.and_then(|mut client| {
-            client.batch_execute(SESSION)?;
+            client.batch_execute(&session())?;
             Ok(client)
         });
         prepared

@@ -4,7 +4,7 @@ use dwell_rollup::{ClockQuality, DelayRollup, Incarnation, ProbeCounts, RollupMe
 use postgres::Row as SqlRow;
 use postgres::types::ToSql;
 
-use super::connection::Connection;
+use super::connection::{Connection, LOCK_TIMEOUT};
 use super::locks;
 use crate::error::HubError;
 use crate::period::{Horizons, Partition, Resolution};
@@ -306,7 +306,7 @@ pub(super) fn drop_expired(
         // Readers hold the locks of all tables, so none of them waits for this transaction.
         db.batch(&format!(
             "SET LOCAL lock_timeout = '{DROP_TIMEOUT}'; {}; DROP TABLE {};
-             SET LOCAL lock_timeout = '60s'",
+             SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'",
             lock_tables("ACCESS EXCLUSIVE"),
             tables.join(", ")
         ))?;

@@ -75,7 +75,7 @@ suite!(
 fn sqlite_store() -> TestStore {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
-    TestStore::new(move || Box::new(SqliteStore::open(&path).unwrap()), Some(dir))
+    TestStore::new(move || Box::new(SqliteStore::open(&path).unwrap()), dir)
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! PostgreSQL: the server of the suite, and what SQLite does not have.
 
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use dwell_hub::store::HubStore;
@@ -47,10 +47,43 @@ fn new_database(server: &PostgresServer, options: &str) -> String {
     server.url(&database)
 }
 
+/// Empties a database that a test has used.
+const EMPTY: &str = "DO $$
+DECLARE tables text;
+BEGIN
+    SELECT string_agg('dwell_hub.' || child.relname, ', ') INTO tables
+    FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid WHERE child.relkind = 'r';
+    IF tables IS NOT NULL THEN EXECUTE 'DROP TABLE ' || tables; END IF;
+    SELECT string_agg('dwell_hub.' || tablename, ', ') INTO tables
+    FROM pg_tables WHERE schemaname = 'dwell_hub' AND tablename <> 'schema_version';
+    EXECUTE 'TRUNCATE ' || tables || ' RESTART IDENTITY';
+END $$";
+
+/// Databases that no test uses: to create one takes longer than to empty it.
+static UNUSED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A database of a test.
+struct Lent(String);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        UNUSED.lock().unwrap().push(std::mem::take(&mut self.0));
+    }
+}
+
 /// A store in a database of its own.
 pub(crate) fn store(server: &PostgresServer) -> TestStore {
-    let url = new_database(server, &format!("TEMPLATE {TEMPLATE}"));
-    TestStore::new(move || Box::new(PostgresStore::open(&url, None).unwrap()), None)
+    let unused = UNUSED.lock().unwrap().pop();
+    let url = match unused {
+        Some(url) => {
+            let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+            client.batch_execute(EMPTY).unwrap();
+            url
+        }
+        None => new_database(server, &format!("TEMPLATE {TEMPLATE}")),
+    };
+    let lent = Lent(url.clone());
+    TestStore::new(move || Box::new(PostgresStore::open(&url, None).unwrap()), lent)
 }
 
 #[test]

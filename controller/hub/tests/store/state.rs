@@ -1,26 +1,27 @@
 //! The whole state of a store in a form that does not depend on its numbers.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use dwell_hub::store::{HubStore, HubTransaction, Span};
 use dwell_hub::{DAY_NS, Resolution, Row};
 use dwell_rollup::BootId;
-use tempfile::TempDir;
 
 /// A store of a test.
 pub(crate) struct TestStore {
     store: Box<dyn HubStore + Send>,
     open: Box<dyn Fn() -> Box<dyn HubStore + Send>>,
-    _dir: Option<TempDir>,
+    /// Removes the database when it is dropped.
+    _place: Box<dyn Any>,
 }
 
 impl TestStore {
-    /// Opens a new database, which `open` opens again. Its directory is removed at the end.
+    /// Opens an empty database, which `open` opens again. Its place is dropped at the end.
     pub(crate) fn new(
         open: impl Fn() -> Box<dyn HubStore + Send> + 'static,
-        dir: Option<TempDir>,
+        place: impl Any,
     ) -> Self {
-        Self { store: open(), open: Box::new(open), _dir: dir }
+        Self { store: open(), open: Box::new(open), _place: Box::new(place) }
     }
 
     /// Opens the database as another hub does.
