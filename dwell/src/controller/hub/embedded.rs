@@ -1,4 +1,4 @@
-//! `dwell hub --embedded`: one process with SQLite that collects from devices over SSH.
+//! `dwell hub --embedded`: one process that collects from devices over SSH.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolL
 use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
-    SqliteStore, accept_clock, expire, simultaneous_agents, store_unknown_versions,
+    accept_clock, expire, simultaneous_agents, store_unknown_versions,
 };
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::chain;
@@ -23,6 +23,7 @@ use dwell_units::Nanos;
 use jiff::Timestamp;
 
 use super::super::data::{DataArgs, say_problem};
+use super::DatabaseArgs;
 
 /// Time between looks at a stop request.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -48,8 +49,7 @@ const MAX_REASONS: usize = 3;
 /// Options of the embedded hub.
 #[derive(Debug, clap::Args)]
 pub(super) struct EmbeddedArgs {
-    /// Store results in SQLite and collect them from the devices over SSH, in one process; for up to
-    /// 100 nodes
+    /// Collect results from the devices over SSH, in one process; for up to 100 nodes
     #[arg(long, required = true)]
     embedded: bool,
 
@@ -89,7 +89,7 @@ fn keep(text: &str) -> Result<(Resolution, u32), String> {
 
 /// Everything that the threads share.
 struct Shared {
-    store: Mutex<SqliteStore>,
+    store: Mutex<Box<dyn HubStore + Send>>,
     binaries: NodeBinaries,
     rules: Rules,
     interval: Duration,
@@ -97,7 +97,11 @@ struct Shared {
 }
 
 /// Runs the hub until a signal.
-pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure> {
+pub(super) fn run(
+    args: &EmbeddedArgs,
+    database: &DatabaseArgs,
+    data: &DataArgs,
+) -> Result<Exit, Failure> {
     let mut retention = Retention::default();
     for (resolution, days) in &args.keep {
         retention.set(*resolution, *days);
@@ -109,7 +113,7 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
     let dir = data.data.clone();
     let catalogue = data.open()?;
     let _lock = HubLock::take(&dir)?;
-    let mut store = SqliteStore::open(&dir)?;
+    let mut store = database.open(data)?;
     let rules = Rules { retention, ..Rules::default() };
     if args.accept_clock {
         accept_clock(&mut store, now_ns())?;

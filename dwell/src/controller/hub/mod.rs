@@ -1,13 +1,14 @@
 //! `dwell hub`: the hub of a fleet.
 
+mod database;
 mod embedded;
 mod nodes;
 mod schedule;
 
-use dwell_hub::{HubError, SqliteStore};
 use dwell_node_cli::{Exit, Failure};
 
 use super::data::DataArgs;
+pub(super) use database::DatabaseArgs;
 
 /// Arguments of `hub`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +19,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     embedded: embedded::EmbeddedArgs,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -48,14 +52,6 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Some(HubCommand::Schedule(args)) => schedule::run(args),
         Some(HubCommand::Nodes(args)) => nodes::run(args),
-        None => embedded::run(&args.embedded, &args.data),
+        None => embedded::run(&args.embedded, &args.database, &args.data),
     }
-}
-
-/// Opens the hub's database for reading. A missing one is a usage error.
-pub(super) fn open_to_read(data: &DataArgs) -> Result<SqliteStore, Failure> {
-    SqliteStore::open_to_read(&data.data).map_err(|error| match error {
-        HubError::Missing(_) => Failure::usage(error.to_string()),
-        error => error.into(),
-    })
 }
