@@ -1,6 +1,7 @@
 //! The rows of nodes that a transaction locked. It counts in memory, and writes all counts at once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use dwell_rollup::Name;
 
@@ -108,8 +109,8 @@ impl LockedNodes {
             let node = NodeId(row.try_get(0)?);
             numbers.insert(row.try_get::<_, &str>(1)?, node);
             // One that was locked before has counts that are not written yet.
-            if !self.0.contains_key(&node) {
-                self.0.insert(node, LockedNode::of(row)?);
+            if let Entry::Vacant(place) = self.0.entry(node) {
+                place.insert(LockedNode::of(row)?);
             }
         }
         let number = |name| numbers.get(name).copied();
@@ -123,7 +124,6 @@ impl LockedNodes {
         db: &mut Connection,
         node: NodeId,
     ) -> Result<&mut LockedNode, HubError> {
-        use std::collections::btree_map::Entry;
         match self.0.entry(node) {
             Entry::Occupied(locked) => Ok(locked.into_mut()),
             Entry::Vacant(place) => {
