@@ -45,7 +45,7 @@ pub enum HubError {
         /// The version of this dwell.
         newest: u32,
     },
-    /// A migration failed. The database is unchanged, with a copy beside it.
+    /// A migration failed. The database has the version before it.
     #[error("cannot migrate {place} to hub schema {to}")]
     Migration {
         /// The database.
@@ -74,6 +74,29 @@ pub enum HubError {
         #[source]
         source: Cause,
     },
+    /// The database cannot be used now: it does not run, it ended a connection, or another hub held a
+    /// lock for too long. The transaction has no effect, or its commit was not confirmed. The next one
+    /// connects again.
+    #[error(
+        "the hub's database is unavailable; nothing is lost, and the next attempt connects again"
+    )]
+    Unavailable {
+        /// The cause.
+        #[source]
+        source: Cause,
+    },
+    /// There is no connection to the database.
+    #[error("cannot connect to the hub's database, {place}")]
+    Connect {
+        /// The database, without its password.
+        place: String,
+        /// The cause.
+        #[source]
+        source: Cause,
+    },
+    /// The URL of the database is invalid. It is not shown, because it may contain a password.
+    #[error("invalid URL of the hub's database: {0}")]
+    Url(String),
     /// A stored value cannot be read.
     #[error("the hub's database holds an unreadable {what}: {message}")]
     Stored {
@@ -94,8 +117,8 @@ pub enum HubError {
         last: String,
     },
     /// There is no database.
-    #[error("there is no hub in {}; start one with `dwell hub --embedded`", .0.display())]
-    Missing(PathBuf),
+    #[error("there is no hub in {0}; start one with `dwell hub --embedded`")]
+    Missing(String),
 }
 
 const fn remedy(is_full: bool) -> &'static str {
@@ -125,6 +148,11 @@ impl HubError {
             Self::Database { is_full, .. } => *is_full,
             _ => false,
         }
+    }
+
+    /// Whether the database is expected to work again without a change to it. Full ones are not.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Connect { .. })
     }
 }
 

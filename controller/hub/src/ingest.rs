@@ -88,11 +88,13 @@ pub fn ingest(
     let verified: Vec<_> =
         deliveries.iter().map(|delivery| (delivery, verify(delivery, rules.decode))).collect();
     let mut transaction = store.begin()?;
-    for delivery in deliveries {
-        check_clock(&mut *transaction, delivery.arrival_ns)?;
+    let arrivals: BTreeSet<i64> = deliveries.iter().map(|delivery| delivery.arrival_ns).collect();
+    let last = arrivals.last().filter(|_| arrivals.len() > 1);
+    for arrival_ns in arrivals.first().into_iter().chain(last) {
+        check_clock(&mut *transaction, *arrival_ns)?;
     }
     let mut batch = Batch::new(&mut *transaction, rules)?;
-    batch.number_nodes(deliveries)?;
+    batch.number_nodes(deliveries.iter().map(|delivery| delivery.node))?;
     for (delivery, parts) in verified {
         batch.add(delivery, parts)?;
     }
@@ -110,8 +112,8 @@ pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result
     let (mut stored, mut after) = (0, 0);
     loop {
         let mut transaction = store.begin()?;
-        let nodes = transaction.nodes()?;
         let kept = transaction.unknown_versions(after, UNKNOWN_BATCH)?;
+        let nodes = transaction.nodes()?;
         let Some(last) = kept.last() else { return Ok(stored) };
         after = last.id;
         let mut decoded = Vec::new();
@@ -122,6 +124,7 @@ pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result
             }
         }
         let mut batch = Batch::new(&mut *transaction, rules)?;
+        batch.number_nodes(decoded.iter().map(|(node, ..)| node))?;
         for (node, bad, record) in decoded {
             batch.add_held(&node, bad, record)?;
         }
@@ -142,9 +145,9 @@ pub fn expire(
 ) -> Result<Vec<Partition>, HubError> {
     let mut transaction = store.begin()?;
     check_clock(&mut *transaction, now_ns)?;
-    let mut horizons = transaction.horizons()?;
+    let mut horizons = Horizons::default();
     horizons.raise_all(retention, now_ns);
-    let dropped = transaction.drop_expired(&horizons)?;
+    let (horizons, dropped) = transaction.drop_expired(&horizons)?;
     // The whole last partition of rows of a day has expired.
     let last_day = Resolution::Day.partition(horizons.of(Resolution::Day));
     transaction.remove_streams(last_day.start_ns)?;
@@ -303,8 +306,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Finds the numbers of all nodes in order, so that two hubs do not wait for each other.
-    fn number_nodes(&mut self, deliveries: &[Delivery<'_>]) -> Result<(), HubError> {
-        let names: BTreeSet<&Name> = deliveries.iter().map(|delivery| delivery.node).collect();
+    fn number_nodes<'n>(&mut self, names: impl Iterator<Item = &'n Name>) -> Result<(), HubError> {
+        let names: BTreeSet<&Name> = names.collect();
         let names: Vec<Name> = names.into_iter().cloned().collect();
         let nodes = self.transaction.add_nodes(&names)?;
         self.names.extend(names.into_iter().zip(nodes));
@@ -432,27 +435,26 @@ impl<'a> Batch<'a> {
 
     /// Finds the numbers of all streams of the batch.
     fn number_streams(&mut self) -> Result<(), HubError> {
-        let mut wanted: BTreeMap<NodeId, BTreeSet<Stream>> = BTreeMap::new();
+        let mut wanted: BTreeSet<(NodeId, Stream)> = BTreeSet::new();
         for arrived in &self.arrived {
             if let Body::Rollup(rollup) = &arrived.record.body {
-                wanted.entry(arrived.node).or_default().insert(rollup.stream.clone());
+                wanted.insert((arrived.node, rollup.stream.clone()));
             }
         }
-        for (node, streams) in wanted {
-            self.number_streams_of(node, streams.into_iter().collect())?;
-        }
+        self.number_streams_of(wanted.into_iter().collect())
+    }
+
+    fn number_streams_of(&mut self, streams: Vec<(NodeId, Stream)>) -> Result<(), HubError> {
+        let numbers = self.transaction.add_streams(&streams, MAX_STREAMS)?;
+        self.streams.extend(streams.into_iter().zip(numbers));
         Ok(())
     }
 
-    fn number_streams_of(&mut self, node: NodeId, streams: Vec<Stream>) -> Result<(), HubError> {
-        let numbers = self.transaction.add_streams(node, &streams, MAX_STREAMS)?;
-        let named = streams.into_iter().map(|stream| (node, stream));
-        self.streams.extend(named.zip(numbers));
-        Ok(())
+    fn stream_id(&self, node: NodeId, stream: &Stream) -> Option<StreamId> {
+        self.streams.get(&(node, stream.clone())).copied().flatten()
     }
 
-    /// Reads the states of all incarnations of the batch at once and in order, so that two hubs do not
-    /// wait for each other.
+    /// Reads the states of all incarnations of the batch at once.
     fn load_states(&mut self) -> Result<(), HubError> {
         let mut sources = BTreeSet::new();
         for Arrived { node, record, .. } in &self.arrived {
@@ -488,7 +490,7 @@ impl<'a> Batch<'a> {
             return Ok(());
         }
         if let Body::Rollup(rollup) = &record.body
-            && self.streams.get(&(node, rollup.stream.clone())).copied().flatten().is_none()
+            && self.stream_id(node, &rollup.stream).is_none()
         {
             // Held bytes stay where they are.
             if held.is_some() {
@@ -669,8 +671,7 @@ impl<'a> Batch<'a> {
         if self.horizons(arrival_ns).is_expired(partition) {
             return false;
         }
-        let stream = self.streams.get(&(node, rollup.stream.clone())).copied().flatten();
-        let Some(stream) = stream else { return false };
+        let Some(stream) = self.stream_id(node, &rollup.stream) else { return false };
         if resolution == Resolution::FiveMinutes {
             self.changed_hours.insert((stream, hour_of(measured_ns)));
         }
@@ -734,8 +735,10 @@ impl<'a> Batch<'a> {
         let UndatedRecord { node, key, arrival_ns, dated_ns, .. } = *undated;
         match record.body {
             Body::Rollup(rollup) => {
-                self.number_streams_of(node, vec![rollup.stream.clone()])?;
-                let stream = self.streams.get(&(node, rollup.stream.clone())).copied().flatten();
+                if self.stream_id(node, &rollup.stream).is_none() {
+                    self.number_streams_of(vec![(node, rollup.stream.clone())])?;
+                }
+                let stream = self.stream_id(node, &rollup.stream);
                 let resolution = Resolution::of(rollup.level);
                 if let (Some(from_ns), Some(stream), Some(resolution)) =
                     (dated_ns, stream, resolution)

@@ -1,8 +1,8 @@
 //! The hub of a fleet: verifies the records of nodes, stores them with their receipts, and answers
 //! queries. Applies schedules to nodes.
 //!
-//! [`ingest`] has the rules for records, [`store::HubStore`] is the seam to a database, and
-//! [`SqliteStore`] one of them. How records reach the hub is decided elsewhere: this crate opens no
+//! [`ingest`] has the rules for records, [`store::HubStore`] is the seam to a database: [`SqliteStore`]
+//! or [`PostgresStore`]. How records reach the hub is decided elsewhere: this crate opens no
 //! connection to a node and reads no clock.
 
 #![forbid(unsafe_code)]
@@ -16,8 +16,10 @@ mod dating;
 mod error;
 mod incarnation;
 mod ingest;
+mod migrations;
 mod object;
 mod period;
+mod postgres;
 mod query;
 mod row;
 pub mod schedule;
@@ -37,6 +39,7 @@ pub use object::{
     NodeReport, nodes_object, query_object, schedule_object, schedules_object, time_text,
 };
 pub use period::{DAY_NS, Horizons, Partition, Resolution, Retention};
+pub use postgres::PostgresStore;
 pub use query::{Answer, DelayFigures, Figures, QUANTILES, Query, QueryError, measure, query};
 pub use row::{NodeId, RecordKey, Row, StreamId};
 pub use sqlite::SqliteStore;

@@ -99,6 +99,18 @@ pub struct Partition {
     pub end_ns: i64,
 }
 
+impl Partition {
+    /// Returns the name of the table with its rows, `rows_RESOLUTION_YYYYMMDD`.
+    pub(crate) fn table(self) -> String {
+        let start = jiff::Timestamp::from_nanosecond(self.start_ns.into()).map_or_else(
+            |_| self.start_ns.to_string(),
+            |start| start.strftime("%Y%m%d").to_string(),
+        );
+        // A minus sign would need quotes.
+        format!("rows_{}_{}", self.resolution.name(), start.replace('-', "m"))
+    }
+}
+
 /// How long rows are kept, and the end of what was dropped already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {

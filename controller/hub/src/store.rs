@@ -28,6 +28,16 @@ pub trait HubStore {
     fn begin_to_read(&mut self) -> Result<Box<dyn HubTransaction + '_>, HubError>;
 }
 
+impl<S: HubStore + ?Sized> HubStore for Box<S> {
+    fn begin(&mut self) -> Result<Box<dyn HubTransaction + '_>, HubError> {
+        (**self).begin()
+    }
+
+    fn begin_to_read(&mut self) -> Result<Box<dyn HubTransaction + '_>, HubError> {
+        (**self).begin_to_read()
+    }
+}
+
 /// A stream with its sender.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SentStream {
@@ -212,7 +222,9 @@ pub trait HubTransaction {
     /// Stores the time of the hub, in nanoseconds since 1970.
     fn set_clock(&mut self, now_ns: i64) -> Result<(), HubError>;
 
-    /// Returns the numbers of nodes, adding nodes that are missing.
+    /// Returns the numbers of nodes, adding nodes that are missing, and locks them until the end of the
+    /// transaction: no other hub stores records of these nodes at the same time. A batch asks once, in
+    /// ascending order.
     fn add_nodes(&mut self, names: &[Name]) -> Result<Vec<NodeId>, HubError>;
 
     /// Returns all nodes, by name.
@@ -221,12 +233,11 @@ pub trait HubTransaction {
     /// Adds to the counts of a node, and notes an arrival.
     fn count(&mut self, node: NodeId, counts: &Counts, arrival_ns: i64) -> Result<(), HubError>;
 
-    /// Returns the numbers of streams of a node, adding those that are missing while the node has
-    /// fewer than `limit`; `None` beyond.
+    /// Returns the numbers of streams of nodes, adding those that are missing while their node has fewer
+    /// than `limit`; `None` beyond.
     fn add_streams(
         &mut self,
-        node: NodeId,
-        streams: &[Stream],
+        streams: &[(NodeId, Stream)],
         limit: u64,
     ) -> Result<Vec<Option<StreamId>>, HubError>;
 
@@ -239,9 +250,8 @@ pub trait HubTransaction {
     /// Returns the streams of a sender, or of all senders.
     fn streams(&mut self, sender: Option<&Name>) -> Result<Vec<SentStream>, HubError>;
 
-    /// Returns the states of incarnations, and locks them until the end of the transaction, also those
-    /// that are not stored yet: two hubs may store the first records of one at the same time. An unknown
-    /// incarnation has the default state. A batch asks once, in ascending order.
+    /// Returns the states of incarnations of nodes that the transaction locked. An unknown incarnation has
+    /// the default state.
     fn incarnations(&mut self, sources: &[Source]) -> Result<Vec<IncarnationState>, HubError>;
 
     /// Counts a new incarnation of a node on a day, which is in days since 1970, unless `limit` were
@@ -278,11 +288,15 @@ pub trait HubTransaction {
     /// ([`Resolution::middle`]).
     fn rows(&mut self, resolution: Resolution, spans: &[Span]) -> Result<Vec<Vec<Row>>, HubError>;
 
-    /// Returns the stored horizons.
+    /// Returns the stored horizons. They stay as they are until the end of a transaction that changes
+    /// the database.
     fn horizons(&mut self) -> Result<Horizons, HubError>;
 
-    /// Stores horizons, and drops the partitions before them. Returns the dropped partitions.
-    fn drop_expired(&mut self, horizons: &Horizons) -> Result<Vec<Partition>, HubError>;
+    /// Raises the stored horizons to these, and drops the partitions before them. Returns the stored
+    /// horizons and the dropped partitions. No transaction that asked for the horizons is still open
+    /// then, nor begins before the end of this one.
+    fn drop_expired(&mut self, horizons: &Horizons)
+    -> Result<(Horizons, Vec<Partition>), HubError>;
 
     /// Adds clock pairings of a boot. One that is there stays, synchronised if either is.
     fn add_pairings(
@@ -337,7 +351,8 @@ pub trait HubTransaction {
     /// Returns bad records of a node, or of all nodes, the newest first.
     fn bad(&mut self, node: Option<NodeId>, limit: u64) -> Result<Vec<StoredBadRecord>, HubError>;
 
-    /// Returns kept records of unknown versions with a number above `after`, in ascending order.
+    /// Returns kept records of unknown versions with a number above `after`, in ascending order. No other
+    /// hub stores records until the end of the transaction.
     fn unknown_versions(
         &mut self,
         after: i64,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use dwell_hub::store::{HubStore, SentStream};
+use dwell_hub::store::SentStream;
 use dwell_hub::{
     Answer, DAY_NS, Figures, QUANTILES, Query, QueryError, measure, query, query_object, time_text,
 };
@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "table")]
     format: Format,
+
+    #[command(flatten)]
+    database: hub::DatabaseArgs,
 
     #[command(flatten)]
     pub(super) data: DataArgs,
@@ -124,7 +127,7 @@ fn instant(text: &str) -> Result<i64, String> {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     args.data.check()?;
-    let mut store = hub::open_to_read(&args.data)?;
+    let mut store = args.database.open_to_read(&args.data)?;
     let mut transaction = store.begin_to_read()?;
     let mut out = terminal::buffered_stdout();
     let Some(pair) = &args.pair else {

@@ -8,6 +8,9 @@ mod fixture;
 #[path = "../devices/lab_devices.rs"]
 #[expect(dead_code, reason = "shared with the tests of devices")]
 mod lab_devices;
+mod postgres;
+#[path = "../../../controller/hub/tests/store/postgres_server.rs"]
+mod postgres_server;
 mod queries;
 mod schedules;
 #[path = "../controller/schema.rs"]

@@ -1,5 +1,6 @@
 //! `dwell query` and `dwell hub nodes` on a database with made-up records.
 
+use dwell_hub::store::HubStore;
 use dwell_hub::{Delivery, Rules, SqliteStore, ingest};
 use dwell_rollup::{
     Body, BootId, ClockQuality, DelayRollup, Identity, Incarnation, Level, Name, ProbeCounts,
@@ -17,10 +18,16 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A data directory with five minutes of a pair, one second per probe, an hour ago.
+/// A data directory with the records of [`fill`].
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     std::fs::create_dir_all(sandbox.data()).unwrap();
+    fill(&mut SqliteStore::open(&sandbox.data()).unwrap());
+    sandbox
+}
+
+/// Stores five minutes of a pair, one second per probe, an hour ago.
+pub(crate) fn fill(store: &mut dyn HubStore) {
     let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();
     let start_wall_ns = (now - 3_600 * SECOND).div_euclid(300 * SECOND) * 300 * SECOND;
     let mut delays = DelayRollup::default();
@@ -47,10 +54,8 @@ fn sandbox() -> Sandbox {
     let mut message = Vec::new();
     record.encode(&mut message).unwrap();
     message.extend_from_slice(b"noise");
-    let mut store = SqliteStore::open(&sandbox.data()).unwrap();
     let delivery = Delivery { node: &name("a"), arrival_ns: now, message: &message };
-    ingest(&mut store, &[delivery], &Rules::default()).unwrap();
-    sandbox
+    ingest(store, &[delivery], &Rules::default()).unwrap();
 }
 
 #[test]

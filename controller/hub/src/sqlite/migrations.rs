@@ -1,5 +1,4 @@
-//! Numbered migrations of the hub's database. Each leads from the previous version to its own, in one
-//! transaction. The caller holds the lock of the directory.
+//! Migrations of an SQLite file, with a copy of the older one. The caller holds the lock of the directory.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -8,11 +7,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::error::HubError;
+use crate::migrations::{self, pending};
 
 /// `dwhb`; lets `file` and other tools identify the database.
 const APPLICATION_ID: i64 = 0x6477_6862;
 
-/// In order. The version of a database is the number of its last migration, from 1.
+/// In order.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
@@ -27,7 +27,7 @@ pub(super) fn refuse_newer(path: &Path) -> Result<(), HubError> {
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
         Ok(()) if header.starts_with(MAGIC) => {
             let found = u32::from_be_bytes([header[60], header[61], header[62], header[63]]);
-            refuse_newer_version(found, MIGRATIONS.len() as u32, path)
+            migrations::refuse_newer(found, MIGRATIONS.len() as u32, &place(path))
         }
         Ok(()) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
@@ -37,47 +37,37 @@ pub(super) fn refuse_newer(path: &Path) -> Result<(), HubError> {
     }
 }
 
-fn refuse_newer_version(found: u32, known: u32, path: &Path) -> Result<(), HubError> {
-    if found > known {
-        return Err(HubError::Newer { place: path.display().to_string(), found, known });
-    }
-    Ok(())
+fn place(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Refuses a database that needs a migration.
 pub(super) fn refuse_older(db: &Connection, path: &Path) -> Result<(), HubError> {
-    let (found, newest) = (version(db).map_err(unusable(path))?, MIGRATIONS.len() as u32);
-    if found < newest {
-        return Err(HubError::Older { place: path.display().to_string(), found, newest });
-    }
-    Ok(())
+    let found = version(db).map_err(unusable(path))?;
+    migrations::refuse_older(found, MIGRATIONS.len() as u32, &place(path))
 }
 
 /// Migrates a database by these scripts, with a copy of the older one beside it.
 pub(super) fn migrate(scripts: &[&str], db: &mut Connection, path: &Path) -> Result<(), HubError> {
-    let newest = scripts.len() as u32;
     let found = version(db).map_err(unusable(path))?;
-    refuse_newer_version(found, newest, path)?;
+    let place = place(path);
+    let mut scripts = pending(scripts, found, &place)?.peekable();
     let application: i64 =
         db.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(unusable(path))?;
     if found > 0 && application != APPLICATION_ID {
         let source = "it belongs to another program".into();
-        return Err(HubError::Damaged { place: path.display().to_string(), source });
+        return Err(HubError::Damaged { place, source });
     }
-    if found == newest {
+    if scripts.peek().is_none() {
         return Ok(());
     }
     if found > 0 {
         let backup = backup_path(path, found);
         db.execute("VACUUM INTO ?1", [backup.to_string_lossy().as_ref()])?;
     }
-    for (number, script) in (1..).zip(scripts).skip(found as usize) {
+    for (number, script) in scripts {
         let transaction = db.transaction()?;
-        transaction.execute_batch(script).map_err(|error| HubError::Migration {
-            place: path.display().to_string(),
-            to: number,
-            source: Box::new(error),
-        })?;
+        transaction.execute_batch(script).map_err(migrations::failed(&place, number))?;
         transaction.pragma_update(None, "user_version", number)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.commit()?;
@@ -93,7 +83,7 @@ fn version(db: &Connection) -> rusqlite::Result<u32> {
 pub(super) fn unusable(path: &Path) -> impl Fn(rusqlite::Error) -> HubError {
     move |error| match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            HubError::Damaged { place: path.display().to_string(), source: Box::new(error) }
+            HubError::Damaged { place: place(path), source: Box::new(error) }
         }
         _ => error.into(),
     }

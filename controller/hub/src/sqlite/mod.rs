@@ -61,7 +61,7 @@ impl SqliteStore {
     pub fn open_to_read(dir: &Path) -> Result<Self, HubError> {
         let path = Self::path(dir);
         if !path.exists() {
-            return Err(HubError::Missing(dir.to_owned()));
+            return Err(HubError::Missing(dir.display().to_string()));
         }
         refuse_newer(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -49,19 +49,10 @@ DELETE FROM TABLE WHERE stream_id = ?1 AND start_ns = ?2 AND incarnation = ?3 AN
 /// First column with delays, in the order of [`RollupMetric::ALL`].
 const FIRST_DELAYS: usize = 17;
 
-fn table(partition: Partition) -> String {
-    let start = jiff::Timestamp::from_nanosecond(partition.start_ns.into()).map_or_else(
-        |_| partition.start_ns.to_string(),
-        |start| start.strftime("%Y%m%d").to_string(),
-    );
-    // A minus sign would need quotes.
-    format!("rows_{}_{}", partition.resolution.name(), start.replace('-', "m"))
-}
-
 fn sql(text: &str, partition: Partition) -> String {
-    text.replace("TABLE VALUES", &format!("{} VALUES", table(partition)))
-        .replace("EXISTS TABLE", &format!("EXISTS {}", table(partition)))
-        .replace("FROM TABLE", &format!("FROM {}", table(partition)))
+    text.replace("TABLE VALUES", &format!("{} VALUES", partition.table()))
+        .replace("EXISTS TABLE", &format!("EXISTS {}", partition.table()))
+        .replace("FROM TABLE", &format!("FROM {}", partition.table()))
 }
 
 /// Adds rows, creating the partition.
@@ -221,22 +212,24 @@ pub(super) fn horizons(db: &Connection) -> Result<Horizons, HubError> {
     Ok(horizons)
 }
 
-/// Stores horizons and drops the partitions before them.
+/// Raises the stored horizons and drops the partitions before them.
 pub(super) fn drop_expired(
     db: &Connection,
-    horizons: &Horizons,
-) -> Result<Vec<Partition>, HubError> {
-    let mut dropped = Vec::new();
+    raised: &Horizons,
+) -> Result<(Horizons, Vec<Partition>), HubError> {
     for resolution in Resolution::ALL {
         db.execute(
             "INSERT INTO horizons (resolution, ns) VALUES (?1, ?2)
              ON CONFLICT DO UPDATE SET ns = max(ns, excluded.ns)",
-            params![resolution.name(), horizons.of(resolution)],
+            params![resolution.name(), raised.of(resolution)],
         )?;
+    }
+    let (horizons, mut dropped) = (horizons(db)?, Vec::new());
+    for resolution in Resolution::ALL {
         let expired = partitions(db, resolution)?.into_iter();
         for partition in expired.filter(|partition| horizons.is_expired(*partition)) {
             db.flush_prepared_statement_cache();
-            db.execute_batch(&format!("DROP TABLE {}", table(partition)))?;
+            db.execute_batch(&format!("DROP TABLE {}", partition.table()))?;
             db.execute(
                 "DELETE FROM partitions WHERE resolution = ?1 AND start_ns = ?2",
                 params![resolution.name(), partition.start_ns],
@@ -244,5 +237,5 @@ pub(super) fn drop_expired(
             dropped.push(partition);
         }
     }
-    Ok(dropped)
+    Ok((horizons, dropped))
 }

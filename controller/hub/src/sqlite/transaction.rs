@@ -187,8 +187,7 @@ impl HubTransaction for SqliteTransaction<'_> {
 
     fn add_streams(
         &mut self,
-        node: NodeId,
-        streams: &[Stream],
+        streams: &[(NodeId, Stream)],
         limit: u64,
     ) -> Result<Vec<Option<StreamId>>, HubError> {
         let mut select = self.db.prepare_cached(
@@ -200,7 +199,7 @@ impl HubTransaction for SqliteTransaction<'_> {
              SELECT ?1, ?2, ?3, ?4 WHERE (SELECT count(*) FROM streams WHERE node_id = ?1) < ?5",
         )?;
         let mut numbers = Vec::new();
-        for Stream { reflector, protocol, entry } in streams {
+        for (node, Stream { reflector, protocol, entry }) in streams {
             let (reflector, protocol, entry) =
                 (reflector.as_str(), protocol.as_str(), entry.as_str());
             let known = select
@@ -347,7 +346,10 @@ impl HubTransaction for SqliteTransaction<'_> {
         rows::horizons(&self.db)
     }
 
-    fn drop_expired(&mut self, horizons: &Horizons) -> Result<Vec<Partition>, HubError> {
+    fn drop_expired(
+        &mut self,
+        horizons: &Horizons,
+    ) -> Result<(Horizons, Vec<Partition>), HubError> {
         rows::drop_expired(&self.db, horizons)
     }
 

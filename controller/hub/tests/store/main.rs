@@ -4,6 +4,8 @@ mod agent;
 mod alerts;
 mod collect;
 mod order;
+mod postgres;
+mod postgres_server;
 mod state;
 mod suite;
 
@@ -20,11 +22,22 @@ macro_rules! suite {
                 super::suite::$test(&super::sqlite_store);
             })+
         }
+
+        mod on_postgres {
+            $(#[test]
+            fn $test() {
+                let test = concat!("on_postgres::", stringify!($test));
+                if let Some(server) = super::postgres::server_for(test) {
+                    super::suite::$test(&|| super::postgres::store(server));
+                }
+            })+
+        }
     };
 }
 
 suite!(
     alert_fires_and_clears_on_stored_records,
+    batch_of_several_nodes_is_one_transaction,
     clock_at_1970_is_dated_by_a_later_status,
     clock_years_ahead_is_undated_until_a_pairing,
     computed_rows_equal_the_merge_of_their_records,
@@ -41,6 +54,7 @@ suite!(
     forged_node_name_is_kept_raw_without_a_receipt,
     kept_record_without_a_place_stays_kept,
     late_data_sends_no_message,
+    largest_sequence_number_has_a_receipt,
     late_record_of_14_days_is_stored_and_of_16_is_undated,
     message_is_given_up_after_a_day,
     message_is_kept_until_it_is_delivered,
@@ -56,7 +70,9 @@ suite!(
     stepped_clock_keeps_its_own_times,
     stream_without_rows_is_removed,
     texts_are_kept_by_kind_and_key,
+    text_with_a_nul_character_is_kept,
     time_before_synchronisation_is_corrected,
+    two_hubs_store_the_same_records_at_once,
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,
     unrequested_samples_have_no_receipt,
@@ -66,8 +82,8 @@ suite!(
 /// A store in a directory of its own.
 fn sqlite_store() -> TestStore {
     let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(dir.path()).unwrap();
-    TestStore { store: Box::new(store), _dir: dir }
+    let path = dir.path().to_owned();
+    TestStore::new(move || Box::new(SqliteStore::open(&path).unwrap()), dir)
 }
 
 #[test]
@@ -98,44 +114,10 @@ fn full_disk_makes_no_record_bad() {
     let mut expected = sqlite_store();
     for message in &delivered {
         agent::deliver(&mut store, &agent.node, message).unwrap();
-        agent::deliver(&mut *expected.store, &agent.node, message).unwrap();
+        agent::deliver(&mut *expected, &agent.node, message).unwrap();
     }
-    assert_eq!(state::state(&mut store), state::state(&mut *expected.store));
+    assert_eq!(state::state(&mut store), state::state(&mut *expected));
     assert_eq!(bad(&mut store), 0);
-}
-
-#[test]
-fn two_hubs_store_the_same_records_at_once() {
-    use dwell_rollup::Level;
-    let mut messages = Vec::new();
-    for node in ["a", "b", "c"] {
-        let mut agent = agent::Agent::new(node, 1, 1, agent::NOW - agent::HOUR);
-        for ms in 1..=12 {
-            let record = agent.rollup(Level::FiveMinutes, &[ms]);
-            messages.push((agent.node.clone(), agent::message([&record])));
-        }
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let hubs = [false, true].map(|is_reversed| {
-        let (mut store, mut messages) = (SqliteStore::open(dir.path()).unwrap(), messages.clone());
-        if is_reversed {
-            messages.reverse();
-        }
-        std::thread::spawn(move || {
-            for (node, message) in &messages {
-                agent::deliver(&mut store, node, message).unwrap();
-            }
-        })
-    });
-    for hub in hubs {
-        hub.join().unwrap();
-    }
-    let mut expected = sqlite_store();
-    for (node, message) in &messages {
-        agent::deliver(&mut *expected.store, node, message).unwrap();
-    }
-    let mut store = SqliteStore::open(dir.path()).unwrap();
-    assert_eq!(state::state(&mut store), state::state(&mut *expected.store));
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use dwell_rollup::{Level, Name, Record};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use crate::agent::{Agent, DAY, NOW, deliver, message};
-use crate::{sqlite_store, state};
+use crate::state::TestStore;
+use crate::{postgres, sqlite_store, state};
 
 /// An event in the life of a node.
 #[derive(Clone, Copy, Debug)]
@@ -74,45 +76,72 @@ fn records(node: &str, events: &[Event]) -> Vec<Record> {
     records
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+type Lives = Vec<Vec<Event>>;
 
-    #[test]
-    fn shuffled_and_resent_records_give_the_same_state(
-        lives in prop::collection::vec(prop::collection::vec(event(), 1..40), 1..3),
-        seeds in prop::collection::vec((any::<u64>(), 1..4_u64, any::<bool>()), 200),
-    ) {
-        let nodes: Vec<String> = (0..lives.len()).map(|n| format!("n{n}")).collect();
-        let records: Vec<(Name, Record)> = nodes
-            .iter()
-            .zip(&lives)
-            .flat_map(|(node, life)| records(node, life))
-            .map(|record| (record.identity.node.clone(), record))
-            .collect();
-        let mut in_order = sqlite_store();
-        for life in records.chunk_by(|(a, _), (b, _)| a == b) {
-            for part in life.chunks(5) {
-                let of_part = part.iter().map(|(_, record)| record);
-                deliver(&mut *in_order.store, &part[0].0, &message(of_part)).unwrap();
-            }
+/// The seed of each record's place, and whether it is sent again.
+type Seeds = Vec<(u64, bool)>;
+
+/// Whether records in random order, some of them several times, give the same state.
+fn any_order_gives_the_same_state(
+    lives: &Lives,
+    seeds: &Seeds,
+    create: &dyn Fn() -> TestStore,
+) -> Result<(), TestCaseError> {
+    let nodes: Vec<String> = (0..lives.len()).map(|n| format!("n{n}")).collect();
+    let records: Vec<(Name, Record)> = nodes
+        .iter()
+        .zip(lives)
+        .flat_map(|(node, life)| records(node, life))
+        .map(|record| (record.identity.node.clone(), record))
+        .collect();
+    let mut in_order = create();
+    for life in records.chunk_by(|(a, _), (b, _)| a == b) {
+        for part in life.chunks(5) {
+            let of_part = part.iter().map(|(_, record)| record);
+            deliver(&mut *in_order, &part[0].0, &message(of_part)).unwrap();
         }
-        // Records in random order, some of them several times, in messages of several records.
-        let mut shuffled: Vec<(u64, &(Name, Record))> = Vec::new();
-        for (at, record) in records.iter().enumerate() {
-            let (seed, _, is_resent) = seeds[at % seeds.len()];
-            shuffled.push((seed, record));
-            shuffled.extend(is_resent.then(|| (seed.rotate_left(17), record)));
-        }
-        shuffled.sort_by_key(|(seed, _)| *seed);
-        let mut any_order = sqlite_store();
-        let mut left = &shuffled[..];
-        while let Some((seed, (node, _))) = left.first() {
-            let of_node = left.iter().take_while(|(_, (other, _))| other == node).count();
-            let (batch, rest) = left.split_at(of_node.min(1 + (*seed % 7) as usize));
-            let batch = batch.iter().map(|(_, (_, record))| record);
-            deliver(&mut *any_order.store, node, &message(batch)).unwrap();
-            left = rest;
-        }
-        prop_assert_eq!(state::state(&mut *in_order.store), state::state(&mut *any_order.store));
+    }
+    // Records in random order, some of them several times, in messages of several records.
+    let mut shuffled: Vec<(u64, &(Name, Record))> = Vec::new();
+    for (at, record) in records.iter().enumerate() {
+        let (seed, is_resent) = seeds[at % seeds.len()];
+        shuffled.push((seed, record));
+        shuffled.extend(is_resent.then(|| (seed.rotate_left(17), record)));
+    }
+    shuffled.sort_by_key(|(seed, _)| *seed);
+    let mut any_order = create();
+    let mut left = &shuffled[..];
+    while let Some((seed, (node, _))) = left.first() {
+        let of_node = left.iter().take_while(|(_, (other, _))| other == node).count();
+        let (batch, rest) = left.split_at(of_node.min(1 + (*seed % 7) as usize));
+        let batch = batch.iter().map(|(_, (_, record))| record);
+        deliver(&mut *any_order, node, &message(batch)).unwrap();
+        left = rest;
+    }
+    prop_assert_eq!(state::state(&mut *in_order), state::state(&mut *any_order));
+    Ok(())
+}
+
+/// Runs cases with databases of this kind.
+fn check(cases: u32, create: &dyn Fn() -> TestStore) {
+    let lives = prop::collection::vec(prop::collection::vec(event(), 1..40), 1..3);
+    let seeds = prop::collection::vec((any::<u64>(), any::<bool>()), 200);
+    let mut runner = TestRunner::new(ProptestConfig { cases, ..ProptestConfig::default() });
+    let outcome = runner.run(&(lives, seeds), |(lives, seeds)| {
+        any_order_gives_the_same_state(&lives, &seeds, create)
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn shuffled_and_resent_records_give_the_same_state() {
+    check(24, &sqlite_store);
+}
+
+#[test]
+fn any_order_gives_the_same_state_on_postgres() {
+    if let Some(server) = postgres::server_for("order::any_order_gives_the_same_state_on_postgres")
+    {
+        check(4, &|| postgres::store(server));
     }
 }

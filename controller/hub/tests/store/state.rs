@@ -1,16 +1,33 @@
 //! The whole state of a store in a form that does not depend on its numbers.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use dwell_hub::store::{HubStore, HubTransaction, Span};
 use dwell_hub::{DAY_NS, Resolution, Row};
 use dwell_rollup::BootId;
-use tempfile::TempDir;
 
 /// A store of a test.
 pub(crate) struct TestStore {
-    pub(crate) store: Box<dyn HubStore>,
-    pub(crate) _dir: TempDir,
+    store: Box<dyn HubStore + Send>,
+    open: Box<dyn Fn() -> Box<dyn HubStore + Send>>,
+    /// Removes the database when it is dropped.
+    _place: Box<dyn Any>,
+}
+
+impl TestStore {
+    /// Opens an empty database, which `open` opens again. Its place is dropped at the end.
+    pub(crate) fn new(
+        open: impl Fn() -> Box<dyn HubStore + Send> + 'static,
+        place: impl Any,
+    ) -> Self {
+        Self { store: open(), open: Box::new(open), _place: Box::new(place) }
+    }
+
+    /// Opens the database as another hub does.
+    pub(crate) fn open(&self) -> Box<dyn HubStore + Send> {
+        (self.open)()
+    }
 }
 
 impl std::ops::Deref for TestStore {

@@ -205,8 +205,8 @@ pub(crate) fn kept_record_without_a_place_stays_kept(create: Create<'_>) {
     let mut store = create();
     let mut transaction = store.begin().unwrap();
     let node = transaction.add_nodes(&[name("a")]).unwrap()[0];
-    let streams: Vec<_> = (0..10_000).map(|n| stream(&format!("r{n}"))).collect();
-    transaction.add_streams(node, &streams, 10_000).unwrap();
+    let streams: Vec<_> = (0..10_000).map(|n| (node, stream(&format!("r{n}")))).collect();
+    transaction.add_streams(&streams, 10_000).unwrap();
     transaction.commit().unwrap();
     let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
     let record = message([&agent.rollup(Level::FiveMinutes, &[1])]);
@@ -459,7 +459,7 @@ pub(crate) fn failed_transaction_changes_nothing(create: Create<'_>) {
     let before = state(&mut *store);
     let mut transaction = store.begin().unwrap();
     let node = transaction.add_nodes(&[name("z")]).unwrap()[0];
-    transaction.add_streams(node, &[stream("b")], 10).unwrap();
+    transaction.add_streams(&[(node, stream("b"))], 10).unwrap();
     drop(transaction);
     assert_eq!(state(&mut *store), before);
 }
@@ -468,10 +468,10 @@ pub(crate) fn flood_of_streams_and_bad_bytes_is_bounded(create: Create<'_>) {
     let mut store = create();
     let mut transaction = store.begin().unwrap();
     let node = transaction.add_nodes(&[name("a")]).unwrap()[0];
-    let streams = ["b", "c", "d"].map(stream);
-    let numbers = transaction.add_streams(node, &streams, 2).unwrap();
+    let streams = ["b", "c", "d"].map(|reflector| (node, stream(reflector)));
+    let numbers = transaction.add_streams(&streams, 2).unwrap();
     assert!(numbers[0].is_some() && numbers[1].is_some() && numbers[2].is_none());
-    assert_eq!(transaction.add_streams(node, &streams, 2).unwrap(), numbers);
+    assert_eq!(transaction.add_streams(&streams, 2).unwrap(), numbers);
     transaction.commit().unwrap();
     // 20 MB of noise in pieces of 500 kB: at most 16 MiB are kept.
     let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
@@ -654,7 +654,7 @@ pub(crate) fn schedule_versions_are_kept(create: Create<'_>) {
 /// A store with an hour of a pair whose schedule had one probe per minute, and the sender.
 fn measured_hour(create: Create<'_>) -> (TestStore, Agent) {
     let mut test = create();
-    let mut transaction = test.store.begin().unwrap();
+    let mut transaction = test.begin().unwrap();
     let json = r#"{"version":1,"node":"a","entries":[{"name":"mesh+b","reflector":"b",
                    "target":"stamp://192.0.2.2","interval":"1min"}]}"#;
     let parts = |_| BTreeMap::from([(name("a"), json.to_owned())]);
@@ -664,7 +664,7 @@ fn measured_hour(create: Create<'_>) -> (TestStore, Agent) {
     // Nine of the twelve intervals of the first hour, with five probes each.
     let records: Vec<_> =
         (1..=9).map(|n| agent.rollup(Level::FiveMinutes, &[n, 2 * n, 3 * n, 4 * n])).collect();
-    deliver(&mut *test.store, &agent.node, &message(&records)).unwrap();
+    deliver(&mut *test, &agent.node, &message(&records)).unwrap();
     (test, agent)
 }
 
@@ -687,7 +687,7 @@ fn ask(store: &mut dyn HubStore, question: &Query) -> Result<Vec<dwell_hub::Answ
 
 pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create<'_>) {
     let (mut test, mut agent) = measured_hour(create);
-    let answer = ask(&mut *test.store, &question()).unwrap().remove(0);
+    let answer = ask(&mut *test, &question()).unwrap().remove(0);
     assert_eq!((answer.resolution, answer.rows.len()), (Resolution::Hour, 2));
     let [first, second] = &answer.rows[..] else { panic!() };
     assert_eq!((first.counts.sent, first.counts.lost, first.coverage), (45, 9, Some(0.75)));
@@ -705,7 +705,7 @@ pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create
     assert_eq!(answer.total.counts.sent, 45);
     // By 5 min, the gap is visible.
     let fine = Query { step_ns: Some(FIVE_MINUTES), ..question() };
-    let fine = ask(&mut *test.store, &fine).unwrap().remove(0);
+    let fine = ask(&mut *test, &fine).unwrap().remove(0);
     let sent: Vec<_> = fine.rows.iter().map(|row| row.counts.sent).collect();
     assert_eq!((sent.len(), &sent[..9], &sent[9..12]), (24, &[5; 9][..], &[0; 3][..]));
     // A pause is not a gap.
@@ -716,8 +716,8 @@ pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create
         to_wall_ns: NOW - HOUR,
     }];
     let status = agent.status_with(Status { pauses, schedule_version: 1, ..Status::default() });
-    deliver(&mut *test.store, &agent.node, &message([&status])).unwrap();
-    let answer = ask(&mut *test.store, &question()).unwrap().remove(0);
+    deliver(&mut *test, &agent.node, &message([&status])).unwrap();
+    let answer = ask(&mut *test, &question()).unwrap().remove(0);
     assert_eq!(answer.rows[0].coverage, Some(1.0));
     // Nor is the pause of the reflector loss: it explains 5 of the 9 lost probes.
     assert_eq!(answer.rows[0].lost_in_pause, 0);
@@ -728,26 +728,26 @@ pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create
         to_wall_ns: NOW - 2 * HOUR + FIVE_MINUTES,
     }];
     let status = reflector.status_with(Status { pauses, ..Status::default() });
-    deliver(&mut *test.store, &reflector.node, &message([&status])).unwrap();
-    let answer = ask(&mut *test.store, &question()).unwrap().remove(0);
+    deliver(&mut *test, &reflector.node, &message([&status])).unwrap();
+    let answer = ask(&mut *test, &question()).unwrap().remove(0);
     assert_eq!((answer.rows[0].counts.lost, answer.rows[0].lost_in_pause), (9, 5));
     // Rows older than their retention say nothing about coverage.
-    accept_clock(&mut *test.store, NOW + 90 * DAY).unwrap();
-    expire(&mut *test.store, &Retention::default(), NOW + 92 * DAY).unwrap();
+    accept_clock(&mut *test, NOW + 90 * DAY).unwrap();
+    expire(&mut *test, &Retention::default(), NOW + 92 * DAY).unwrap();
     let fine = Query { step_ns: Some(FIVE_MINUTES), ..question() };
-    let answer = ask(&mut *test.store, &fine).unwrap().remove(0);
+    let answer = ask(&mut *test, &fine).unwrap().remove(0);
     assert!(answer.rows.iter().all(|row| row.coverage.is_none()));
 }
 
 pub(crate) fn query_names_what_exists(create: Create<'_>) {
     let mut empty = create();
-    let error = ask(&mut *empty.store, &question()).unwrap_err().to_string();
+    let error = ask(&mut *empty, &question()).unwrap_err().to_string();
     assert_eq!(error, "the hub has no results yet");
     let (mut test, _) = measured_hour(create);
     let mut error = |change: &dyn Fn(&mut Query)| {
         let mut question = question();
         change(&mut question);
-        ask(&mut *test.store, &question).unwrap_err().to_string()
+        ask(&mut *test, &question).unwrap_err().to_string()
     };
     let reflector = error(&|question| question.reflector = name("c"));
     assert!(reflector.ends_with("a measured a:b"), "{reflector}");
@@ -770,10 +770,8 @@ pub(crate) fn query_names_what_exists(create: Create<'_>) {
     assert!(long.contains("more than 100000 rows"), "{long}");
 }
 
-/// Deliveries of several nodes in one transaction.
-#[test]
-fn batch_of_several_nodes_is_one_transaction() {
-    let mut test = crate::sqlite_store();
+pub(crate) fn batch_of_several_nodes_is_one_transaction(create: Create<'_>) {
+    let mut test = create();
     let mut agents = ["a", "b", "c"].map(|node| Agent::new(node, 1, 1, NOW - HOUR));
     let messages = agents.each_mut().map(Agent::messages_of_an_hour);
     let deliveries: Vec<_> = agents
@@ -781,7 +779,7 @@ fn batch_of_several_nodes_is_one_transaction() {
         .zip(&messages)
         .map(|(agent, message)| Delivery { node: &agent.node, arrival_ns: NOW, message })
         .collect();
-    let committed = ingest(&mut *test.store, &deliveries, &Rules::default()).unwrap();
+    let committed = ingest(&mut *test, &deliveries, &Rules::default()).unwrap();
     assert_eq!(committed.receipts.len(), 3);
     assert!(committed.counts.values().all(|counts| counts.stored == 12));
 }
@@ -805,4 +803,78 @@ pub(crate) fn texts_are_kept_by_kind_and_key(create: Create<'_>) {
     assert_eq!(transaction.texts(TextKind::AlertState).unwrap(), map("a", "3"));
     assert_eq!(transaction.texts(TextKind::AlertRules).unwrap(), map("", "rules"));
     assert_eq!(transaction.texts(TextKind::SampleRequest).unwrap(), BTreeMap::new());
+}
+
+pub(crate) fn two_hubs_store_the_same_records_at_once(create: Create<'_>) {
+    let mut messages = Vec::new();
+    for node in ["a", "b", "c"] {
+        let mut agent = Agent::new(node, 1, 1, NOW - HOUR);
+        for ms in 1..=12 {
+            let record = agent.rollup(Level::FiveMinutes, &[ms]);
+            messages.push((agent.node.clone(), message([&record])));
+        }
+    }
+    let mut test = create();
+    let hubs = [false, true].map(|is_reversed| {
+        let (mut store, mut messages) = (test.open(), messages.clone());
+        if is_reversed {
+            messages.reverse();
+        }
+        std::thread::spawn(move || {
+            for (node, message) in &messages {
+                deliver(&mut *store, node, message).unwrap();
+            }
+        })
+    });
+    for hub in hubs {
+        hub.join().unwrap();
+    }
+    let mut expected = create();
+    for (node, message) in &messages {
+        deliver(&mut *expected, node, message).unwrap();
+    }
+    assert_eq!(state(&mut *test), state(&mut *expected));
+}
+
+pub(crate) fn largest_sequence_number_has_a_receipt(create: Create<'_>) {
+    let mut store = create();
+    let mut agent = Agent::new("a", u64::MAX, 1, NOW - HOUR);
+    let mut record = agent.rollup(Level::FiveMinutes, &[1]);
+    record.identity.sequence = i64::MAX as u64;
+    // A status may name any numbers as dropped.
+    let dropped = DroppedRecords {
+        incarnation: Incarnation(u64::MAX),
+        level: Level::TenSeconds.name().to_owned(),
+        sequences: format!("{}-{}", u64::MAX - 1, u64::MAX).parse().unwrap(),
+    };
+    let status = agent.status_with(Status { dropped_since: vec![dropped], ..Status::default() });
+    for _ in 0..2 {
+        let committed = deliver(&mut *store, &agent.node, &message([&record, &status])).unwrap();
+        let receipts = committed.receipts.values().next().unwrap();
+        assert_eq!(receipts.to_string(), format!("2,{}", i64::MAX));
+    }
+    assert_eq!(row_counts(&mut *store), [0, 1, 1, 1]);
+}
+
+pub(crate) fn text_with_a_nul_character_is_kept(create: Create<'_>) {
+    let mut store = create();
+    let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
+    let pauses =
+        vec![PauseInterval { reason: "run\0".into(), from_wall_ns: NOW - HOUR, to_wall_ns: NOW }];
+    let status = agent.status_with(Status { pauses: pauses.clone(), ..Status::default() });
+    deliver(&mut *store, &agent.node, &message([&status])).unwrap();
+    let mut transaction = store.begin().unwrap();
+    let node = transaction.nodes().unwrap().remove(0).id;
+    assert_eq!(transaction.last_status(node).unwrap().unwrap().status.pauses, pauses);
+    let bad = StoredBadRecord {
+        id: 0,
+        node,
+        arrival_ns: NOW,
+        arrivals: 1,
+        version: Some(9),
+        reason: "unknown \0".into(),
+        raw: vec![0, 1, 2],
+    };
+    assert!(transaction.keep_bad(&bad, 1_000).unwrap());
+    assert_eq!(transaction.bad(None, 10).unwrap()[0].raw, [0, 1, 2]);
 }

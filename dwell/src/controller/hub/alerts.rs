@@ -12,7 +12,7 @@ use dwell_hub::alert::{
     deliveries, events, test_receiver,
 };
 use dwell_hub::store::HubStore;
-use dwell_hub::{SqliteStore, time_text};
+use dwell_hub::time_text;
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
 use dwell_results::{chain, owner};
@@ -21,7 +21,7 @@ use dwell_rollup::Name;
 use super::super::data::DataArgs;
 use super::super::show::print_rows;
 use super::schedule::{known_nodes, read};
-use super::{now_ns, open_to_read};
+use super::{DatabaseArgs, now_ns};
 
 /// Time to wait for a running hub that sends the message of a test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(150);
@@ -59,6 +59,9 @@ struct FileArgs {
     file: PathBuf,
 
     #[command(flatten)]
+    database: DatabaseArgs,
+
+    #[command(flatten)]
     data: DataArgs,
 }
 
@@ -67,6 +70,9 @@ struct FormatArgs {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "table")]
     format: Format,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -85,6 +91,9 @@ struct TestArgs {
     /// Name of the receiver: NAME of [notify.NAME]
     #[arg(value_name = "NAME")]
     receiver: String,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -111,7 +120,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         AlertsCommand::Apply(args) => {
             let (text, watches) = check(args)?;
             let applied = AppliedRules { applied_ns: now_ns(), author: owner(), text };
-            apply_rules(&mut SqliteStore::open(&args.data.data)?, &applied)?;
+            apply_rules(&mut *args.database.open(&args.data)?, &applied)?;
             print_watches(&watches)?;
             say("dwell: applied; a running hub follows within 10 s");
         }
@@ -126,7 +135,7 @@ fn check(args: &FileArgs) -> Result<(String, Vec<Watch>), Failure> {
     let text = read(&args.file)?;
     let wrong = |error: &AlertError| Failure::usage(format!("{}: {error}", args.file.display()));
     let rules = AlertRules::parse(&text).map_err(|error| wrong(&error))?;
-    let mut store = open_to_read(&args.data)?;
+    let mut store = args.database.open_to_read(&args.data)?;
     let fleet = Fleet::read(&mut *store.begin_to_read()?, &devices(&args.data)?)?;
     let watches = fleet.watches(&rules);
     match watches.iter().flat_map(|watch| &watch.problems).next() {
@@ -173,7 +182,7 @@ fn print_object(object: &serde_json::Value) -> io::Result<()> {
 }
 
 fn history(args: &FormatArgs) -> Result<(), Failure> {
-    let mut store = open_to_read(&args.data)?;
+    let mut store = args.database.open_to_read(&args.data)?;
     let events = events(&mut *store.begin_to_read()?)?;
     if args.format == Format::Json {
         return Ok(print_object(&alert_history_object(&events))?);
@@ -216,7 +225,7 @@ fn notified_text(event: &Event) -> String {
 }
 
 fn status(args: &FormatArgs) -> Result<(), Failure> {
-    let mut store = open_to_read(&args.data)?;
+    let mut store = args.database.open_to_read(&args.data)?;
     let known = devices(&args.data)?;
     let now_ns = now_ns();
     let mut transaction = store.begin_to_read()?;
@@ -277,8 +286,8 @@ fn status(args: &FormatArgs) -> Result<(), Failure> {
 
 /// Sends a message now, unless a running hub is faster.
 fn test(args: &TestArgs) -> Result<Exit, Failure> {
-    let _ = open_to_read(&args.data)?;
-    let mut store = SqliteStore::open(&args.data.data)?;
+    let _ = args.database.open_to_read(&args.data)?;
+    let mut store = args.database.open(&args.data)?;
     let receiver = &args.receiver;
     let Some(id) = test_receiver(&mut store, receiver, now_ns())? else {
         return Err(Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! `dwell hub --embedded`: one process with SQLite that collects from devices over SSH.
+//! `dwell hub --embedded`: one process that collects from devices over SSH.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use dwell_hub::alert::recover;
 use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
-    SqliteStore, accept_clock, expire, simultaneous_agents, store_unknown_versions,
+    accept_clock, expire, simultaneous_agents, store_unknown_versions,
 };
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::chain;
@@ -23,6 +23,7 @@ use dwell_store::{HubLock, Store, StoreError};
 use dwell_units::Nanos;
 
 use super::super::data::{DataArgs, say_problem};
+use super::DatabaseArgs;
 use super::alerting::{self, KnownNodes};
 use super::now_ns;
 
@@ -50,8 +51,7 @@ const MAX_REASONS: usize = 3;
 /// Options of the embedded hub.
 #[derive(Debug, clap::Args)]
 pub(super) struct EmbeddedArgs {
-    /// Store results in SQLite and collect them from the devices over SSH, in one process; for up to
-    /// 100 nodes
+    /// Collect results from the devices over SSH, in one process; for up to 100 nodes
     #[arg(long, required = true)]
     embedded: bool,
 
@@ -91,7 +91,7 @@ fn keep(text: &str) -> Result<(Resolution, u32), String> {
 
 /// Everything that the threads share.
 struct Shared {
-    store: Mutex<SqliteStore>,
+    store: Mutex<Box<dyn HubStore + Send>>,
     binaries: NodeBinaries,
     rules: Rules,
     interval: Duration,
@@ -99,7 +99,11 @@ struct Shared {
 }
 
 /// Runs the hub until a signal.
-pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure> {
+pub(super) fn run(
+    args: &EmbeddedArgs,
+    database: &DatabaseArgs,
+    data: &DataArgs,
+) -> Result<Exit, Failure> {
     let mut retention = Retention::default();
     for (resolution, days) in &args.keep {
         retention.set(*resolution, *days);
@@ -111,7 +115,7 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
     let dir = data.data.clone();
     let catalogue = data.open()?;
     let _lock = HubLock::take(&dir)?;
-    let mut store = SqliteStore::open(&dir)?;
+    let mut store = database.open(data)?;
     let rules = Rules { retention, ..Rules::default() };
     if args.accept_clock {
         accept_clock(&mut store, now_ns())?;
@@ -128,9 +132,11 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
         stop,
     });
     let known = KnownNodes::default();
-    let mut stores = [SqliteStore::open(&dir)?, SqliteStore::open(&dir)?];
-    // No other hub is active here, so claims are those of hubs that were killed.
-    recover(&mut stores[0], now_ns())?;
+    let mut stores = [database.open(data)?, database.open(data)?];
+    if !database.is_shared() {
+        // No other hub is active here, so claims are those of hubs that were killed.
+        recover(&mut stores[0], now_ns())?;
+    }
     let alerting = alerting::start(stores, &known, &shared.stop);
     let tags = args.tag.clone();
     let mut hub = Supervisor { shared, tags, dir, known, collecting: BTreeMap::new() };

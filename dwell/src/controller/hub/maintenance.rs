@@ -2,14 +2,14 @@
 
 use dwell_hub::alert::{Maintenance, announce, end};
 use dwell_hub::store::HubStore;
-use dwell_hub::{SqliteStore, time_text};
+use dwell_hub::time_text;
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::owner;
 use dwell_rollup::Name;
 use dwell_units::Nanos;
 
 use super::super::data::DataArgs;
-use super::{now_ns, open_to_read};
+use super::{DatabaseArgs, now_ns};
 
 /// Longest maintenance in nanoseconds.
 const MAX_MAINTENANCE_NS: i64 = 90 * dwell_hub::DAY_NS;
@@ -34,6 +34,9 @@ pub(super) struct Args {
     end: bool,
 
     #[command(flatten)]
+    database: DatabaseArgs,
+
+    #[command(flatten)]
     pub(super) data: DataArgs,
 }
 
@@ -49,7 +52,7 @@ fn duration(text: &str) -> Result<Nanos, String> {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let node = &args.node;
     let is_known = {
-        let mut store = open_to_read(&args.data)?;
+        let mut store = args.database.open_to_read(&args.data)?;
         let mut transaction = store.begin_to_read()?;
         let nodes = transaction.nodes()?;
         let version = transaction.newest_version()?;
@@ -61,7 +64,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             "the hub knows no node {node}; `dwell hub nodes` lists those that it knows"
         )));
     }
-    let mut store = SqliteStore::open(&args.data.data)?;
+    let mut store = args.database.open(&args.data)?;
     let from_ns = now_ns();
     let Some(duration) = args.duration else {
         let was_active = end(&mut store, node, from_ns)?;

@@ -2,16 +2,17 @@
 
 mod alerting;
 mod alerts;
+mod database;
 mod embedded;
 mod maintenance;
 mod nodes;
 mod schedule;
 
-use dwell_hub::{HubError, SqliteStore};
 use dwell_node_cli::{Exit, Failure};
 use jiff::Timestamp;
 
 use super::data::DataArgs;
+pub(super) use database::DatabaseArgs;
 
 /// Arguments of `hub`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     embedded: embedded::EmbeddedArgs,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -60,16 +64,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Some(HubCommand::Nodes(args)) => nodes::run(args),
         Some(HubCommand::Alerts(args)) => alerts::run(args),
         Some(HubCommand::Maintenance(args)) => maintenance::run(args),
-        None => embedded::run(&args.embedded, &args.data),
+        None => embedded::run(&args.embedded, &args.database, &args.data),
     }
-}
-
-/// Opens the hub's database for reading. A missing one is a usage error.
-pub(super) fn open_to_read(data: &DataArgs) -> Result<SqliteStore, Failure> {
-    SqliteStore::open_to_read(&data.data).map_err(|error| match error {
-        HubError::Missing(_) => Failure::usage(error.to_string()),
-        error => error.into(),
-    })
 }
 
 /// CLOCK_REALTIME in nanoseconds since 1970.

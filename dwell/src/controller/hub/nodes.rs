@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::super::data::DataArgs;
 use super::super::show::print_rows;
-use super::open_to_read;
+use super::DatabaseArgs;
 
 /// Arguments of `hub nodes`.
 #[derive(Debug, clap::Args)]
@@ -21,12 +21,15 @@ pub(super) struct Args {
     json: bool,
 
     #[command(flatten)]
+    database: DatabaseArgs,
+
+    #[command(flatten)]
     pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let mut store = open_to_read(&args.data)?;
+    let mut store = args.database.open_to_read(&args.data)?;
     let reports = reports(&mut store)?;
     let mut out = terminal::buffered_stdout();
     if args.json {

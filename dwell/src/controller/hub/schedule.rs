@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use dwell_hub::schedule::{Expansion, NodeCost, Schedule, ScheduleError, costs, expand};
-use dwell_hub::store::HubStore;
-use dwell_hub::{SqliteStore, schedule_object, schedules_object, time_text};
+use dwell_hub::{schedule_object, schedules_object, time_text};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
 use dwell_results::device::KnownDevice;
@@ -19,7 +18,7 @@ use jiff::Timestamp;
 
 use super::super::data::{DataArgs, say_problem};
 use super::super::show::print_rows;
-use super::open_to_read;
+use super::DatabaseArgs;
 
 /// Maximum length of a schedule in bytes that is read; the parser has a lower limit.
 const MAX_FILE_LEN: u64 = 2 << 20;
@@ -55,6 +54,9 @@ struct FileArgs {
     json: bool,
 
     #[command(flatten)]
+    database: DatabaseArgs,
+
+    #[command(flatten)]
     data: DataArgs,
 }
 
@@ -67,6 +69,9 @@ struct HistoryArgs {
     /// Print the list as one JSON object (dwell.schedules/1)
     #[arg(long, conflicts_with = "version")]
     json: bool,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -168,7 +173,7 @@ fn print_cost(
 
 fn apply(args: &FileArgs) -> Result<Exit, Failure> {
     let Checked { text, expansion, costs } = check(args)?;
-    let mut store = SqliteStore::open(&args.data.data)?;
+    let mut store = args.database.open(&args.data)?;
     let mut transaction = store.begin()?;
     // Nodes that the schedule no longer names stop measuring.
     let nodes = transaction.nodes()?.into_iter().map(|node| node.name);
@@ -191,7 +196,7 @@ fn apply(args: &FileArgs) -> Result<Exit, Failure> {
 }
 
 fn history(args: &HistoryArgs) -> Result<Exit, Failure> {
-    let mut store = open_to_read(&args.data)?;
+    let mut store = args.database.open_to_read(&args.data)?;
     let schedules = store.begin_to_read()?.schedules()?;
     let mut out = terminal::buffered_stdout();
     if let Some(version) = args.version {

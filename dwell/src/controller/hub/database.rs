@@ -1,0 +1,79 @@
+//! The database of the hub: SQLite in the data directory, or PostgreSQL.
+
+use dwell_hub::store::HubStore;
+use dwell_hub::{HubError, PostgresStore, SqliteStore};
+use dwell_node_cli::Failure;
+
+use super::super::data::DataArgs;
+
+/// Environment variable with the URL.
+const URL_VARIABLE: &str = "DWELL_HUB_DATABASE";
+
+/// Environment variable with the password, as of PostgreSQL's programs.
+const PASSWORD_VARIABLE: &str = "PGPASSWORD";
+
+/// The database of the hub.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(in super::super) struct DatabaseArgs {
+    /// PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a
+    /// password only in the environment [default: SQLite in the data directory]
+    #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
+    database: Option<String>,
+}
+
+impl DatabaseArgs {
+    /// Opens the database, creating or migrating it.
+    pub(in super::super) fn open(
+        &self,
+        data: &DataArgs,
+    ) -> Result<Box<dyn HubStore + Send>, Failure> {
+        let Some(url) = self.url()? else {
+            return Ok(Box::new(SqliteStore::open(&data.data)?));
+        };
+        let opened = PostgresStore::open(url, password().as_deref()).map_err(failure)?;
+        Ok(Box::new(opened))
+    }
+
+    /// Opens the database for reading. A missing one is a usage error.
+    pub(in super::super) fn open_to_read(
+        &self,
+        data: &DataArgs,
+    ) -> Result<Box<dyn HubStore + Send>, Failure> {
+        let Some(url) = self.url()? else {
+            return Ok(Box::new(SqliteStore::open_to_read(&data.data).map_err(failure)?));
+        };
+        let opened = PostgresStore::open_to_read(url, password().as_deref()).map_err(failure)?;
+        Ok(Box::new(opened))
+    }
+
+    /// Whether other hubs may use the database at the same time.
+    pub(in super::super) fn is_shared(&self) -> bool {
+        self.database.as_deref().is_some_and(|url| !url.is_empty())
+    }
+
+    /// Returns the URL. Arguments are visible to all users, so a password in them is refused.
+    fn url(&self) -> Result<Option<&str>, Failure> {
+        let Some(url) = self.database.as_deref().filter(|url| !url.is_empty()) else {
+            return Ok(None);
+        };
+        let is_argument = std::env::var(URL_VARIABLE).as_deref() != Ok(url);
+        if is_argument && PostgresStore::has_password(url) {
+            return Err(Failure::usage(format!(
+                "invalid value for --database: other users can see a password on the command line; put \
+                 the URL into {URL_VARIABLE}, or the password into {PASSWORD_VARIABLE}"
+            )));
+        }
+        Ok(Some(url))
+    }
+}
+
+fn password() -> Option<String> {
+    std::env::var(PASSWORD_VARIABLE).ok()
+}
+
+fn failure(error: HubError) -> Failure {
+    match error {
+        HubError::Missing(_) | HubError::Url(_) => Failure::usage(error.to_string()),
+        error => error.into(),
+    }
+}
