@@ -42,7 +42,7 @@ pub use schedule::{
 pub use spool_layout::{
     DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,
     RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolCursor,
-    SpoolState, StatusFile, level_dir,
+    SpoolState, StatusFile, UPLINK_LOCK_FILE, level_dir,
 };
 pub use spool_selection::{Selection, select_records};
 pub use status::{DroppedCounts, DroppedRecords, Pause, PauseInterval, Status, StreamFault};
