@@ -41,7 +41,7 @@ const USAGE: u8 = 2;
 const NICENESS: i32 = 10;
 
 /// Interval between attempts to use the spool.
-const SPOOL_INTERVAL: Duration = Duration::from_secs(10);
+const SPOOL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Minimum duration of a connection after which the next one is tried soon.
 const MIN_STABLE_TIME: Duration = Duration::from_secs(60);

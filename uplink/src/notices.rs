@@ -9,6 +9,9 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Maximum number of messages that are remembered.
 const MAX_REMEMBERED: usize = 64;
 
+/// Maximum length of a message in bytes.
+const MAX_MESSAGE_LEN: usize = 1_000;
+
 /// Messages that were printed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
@@ -18,7 +21,9 @@ pub(crate) struct Notices {
 impl Notices {
     /// Prints a message, unless it was printed less than an hour ago.
     pub(crate) fn print(&mut self, message: impl Into<String>) {
-        let message = message.into();
+        // Parts of it may come from a server.
+        let mut message = message.into().replace(char::is_control, " ");
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_LEN));
         if self.is_due(&message, Instant::now()) {
             eprintln!("dwell-uplink: {message}");
         }

@@ -65,7 +65,7 @@ pub(crate) struct Outbox {
     receipt_timeout: Duration,
     /// Where each level continues.
     next: [Option<SpoolCursor>; SHIPPED_LEVELS.len()],
-    /// To be published again, before anything else.
+    /// To be published again, before other records of their level.
     again: VecDeque<Span>,
     in_flight: BTreeMap<MessageId, (Span, Records)>,
     outstanding: VecDeque<Sent>,
@@ -107,18 +107,20 @@ impl Outbox {
         ) -> io::Result<Reached>,
     ) -> io::Result<Option<Message>> {
         let mut payload = Vec::new();
-        while let Some(&span) = self.again.front() {
-            let reached = read(span.level, span.from, Some(span.to), &mut payload)?;
-            let rest = reached.next.filter(|_| reached.has_more);
-            match (rest, self.again.front_mut()) {
-                (Some(rest), Some(front)) => front.from = Some(rest),
-                _ => drop(self.again.pop_front()),
-            }
-            if !payload.is_empty() {
-                return Ok(Some(self.track(Span { to: rest.unwrap_or(span.to), ..span }, payload)));
-            }
-        }
         for (at, level) in SHIPPED_LEVELS.into_iter().enumerate() {
+            while let Some(again) = self.again.iter().position(|span| span.level == level) {
+                let span = self.again[again];
+                let reached = read(level, span.from, Some(span.to), &mut payload)?;
+                let rest = reached.next.filter(|_| reached.has_more);
+                match rest {
+                    Some(rest) => self.again[again].from = Some(rest),
+                    None => drop(self.again.remove(again)),
+                }
+                if !payload.is_empty() {
+                    let sent = Span { to: rest.unwrap_or(span.to), ..span };
+                    return Ok(Some(self.track(sent, payload)));
+                }
+            }
             let from = self.next[at];
             let reached = read(level, from, None, &mut payload)?;
             self.next[at] = reached.next;

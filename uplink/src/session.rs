@@ -205,7 +205,8 @@ impl Session<'_> {
             self.check_node();
         }
         let is_due = !self.was_answered || self.uplink.outbox.has_overdue(now);
-        if is_due && self.is_connected && !self.is_asking && now >= self.next_ask {
+        let may_ask = self.is_connected && !self.is_other_node && !self.is_asking;
+        if is_due && may_ask && now >= self.next_ask {
             self.ask();
         }
     }
@@ -440,6 +441,9 @@ impl Session<'_> {
     }
 
     fn handle_down(&mut self, subject: &str, payload: &[u8]) {
+        if self.is_other_node {
+            return;
+        }
         let node = &self.uplink.config.node;
         let stored = match Subject::parse(subject) {
             Some((Subject::Receipts, about)) if about == *node => self.receive_answer(payload),

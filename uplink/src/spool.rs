@@ -183,7 +183,8 @@ impl Spool {
         receipts.merge(sequences);
         if receipts.len() != before {
             let path = self.dir.join(RECEIPTS_DIR).join(incarnation.to_string());
-            write_whole(&path, format!("{receipts}\n").as_bytes())?;
+            // After a power failure without them, the records are sent again.
+            write_whole(&path, format!("{receipts}\n").as_bytes(), false)?;
         }
         Ok(receipts)
     }
@@ -201,7 +202,7 @@ impl Spool {
         if read_small(&path, MAX_SCHEDULE_LEN).is_ok_and(|held| held.as_deref() == Some(schedule)) {
             return Ok(false);
         }
-        write_whole(&path, schedule)?;
+        write_whole(&path, schedule, true)?;
         Ok(true)
     }
 }
@@ -222,8 +223,9 @@ fn read_small(path: &Path, max_len: usize) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Replaces a file, so that a reader sees the old or the new content, also after a crash.
-fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Replaces a file, so that a reader sees the old or the new content, if synced also after a power
+/// failure.
+fn write_whole(path: &Path, content: &[u8], is_synced: bool) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // One name for all uplinks: a killed one leaves at most one file.
     let temporary = path.with_file_name(format!(".{name}.uplink"));
@@ -237,7 +239,9 @@ fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
         // Whatever the umask, the agent and its carriers may be different users of one group.
         file.set_permissions(Permissions::from_mode(0o660))?;
         file.write_all(content)?;
-        file.sync_all()?;
+        if is_synced {
+            file.sync_all()?;
+        }
         fs::rename(&temporary, path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))

@@ -72,7 +72,7 @@ impl Subject {
         format!("{before}*{after}")
     }
 
-    /// The kind and the node of a subject; `None` if it is none of a node.
+    /// The kind and the node of a subject; `None` for other subjects.
     pub fn parse(subject: &str) -> Option<(Self, Name)> {
         Self::ALL.into_iter().find_map(|kind| {
             let (before, after) = kind.around();

@@ -41,7 +41,7 @@ async fn killed_uplink_loses_and_frees_nothing() {
     let hub = Hub::start(&client).await;
     let mut spool = TestSpool::new();
     for at in 1..=8_u64 {
-        spool.append(Level::TenSeconds, at, 3_000, 400);
+        spool.append(Level::TenSeconds, at, 1_000, 400);
         spool.append(Level::FiveMinutes, 100 + at, 20, 4_000);
         let mut uplink = Uplink::start(&server, spool.path());
         tokio::time::sleep(Duration::from_millis(at * at * 7)).await;
