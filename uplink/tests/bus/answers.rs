@@ -91,17 +91,18 @@ async fn hostile_answers_change_nothing() {
     }
     // The uplink works on: a right answer to its next question is obeyed.
     create_stream(&client, 64).await;
-    let question = loop {
-        let message = questions.next().await.unwrap();
-        let question = Question::from_json(&message.payload, &node).unwrap();
-        assert_eq!(question.incarnations, [Incarnation(1)]);
-        assert_eq!(spool.receipts(), BTreeMap::new());
-        assert_eq!(spool.schedule(), None);
-        break message;
-    };
+    let message = questions.next().await.unwrap();
+    let question = Question::from_json(&message.payload, &node).unwrap();
+    assert_eq!(question.incarnations, [Incarnation(1)]);
     let receipts: BTreeMap<_, _> = [(Incarnation(1), "1-4".parse().unwrap())].into();
     let answer = Answer { node, receipts: receipts.clone(), schedule: None };
-    publish(&client, &question.reply.unwrap(), answer.to_json().unwrap()).await;
+    publish(&client, &message.reply.unwrap(), answer.to_json().unwrap()).await;
     wait_for(|| spool.receipts() == receipts, || uplink.log()).await;
+    // It arrives after all the others.
+    publish(&client, &to_schedule, schedule(7, "n1")).await;
+    wait_for(|| spool.schedule() == Some(schedule(7, "n1")), || uplink.log()).await;
+    assert_eq!(spool.receipts(), receipts);
+    let schedules = uplink.log().matches("schedule version").count();
+    assert_eq!(schedules, 1, "{}", uplink.log());
     assert_eq!(uplink.terminate().await, Some(0));
 }

@@ -5,7 +5,13 @@ use dwell_rollup::{Incarnation, Level};
 use crate::hub::{Hub, create_stream};
 use crate::server::server_or_skip;
 use crate::spool::TestSpool;
-use crate::uplink::{Uplink, configure};
+use crate::uplink::{Uplink, configure, wait_for};
+
+/// 15 MB of records.
+const DRAINED_RECORDS: u64 = 32_000;
+
+/// Budget of an uplink in kB, without the pages of its program.
+const MAX_ANONYMOUS: u64 = 4_000;
 
 #[tokio::test]
 async fn all_records_arrive_and_get_receipts() {
@@ -32,6 +38,27 @@ async fn all_records_arrive_and_get_receipts() {
     spool.append(Level::TenSeconds, 3, 3, 400);
     hub.await_all(&spool, &uplink).await;
     assert_eq!(uplink.terminate().await, Some(0));
+}
+
+#[tokio::test]
+async fn draining_needs_little_memory() {
+    let server = server_or_skip!();
+    let client = server.hub().await;
+    create_stream(&client, 64).await;
+    let hub = Hub::start(&client).await;
+    let mut spool = TestSpool::new();
+    spool.append(Level::TenSeconds, 1, DRAINED_RECORDS, 400);
+    let uplink = Uplink::start(&server, spool.path());
+    let mut peak = (0, 0);
+    let is_done = || {
+        let (anonymous, all) = uplink.memory();
+        peak = (peak.0.max(anonymous), peak.1.max(all));
+        hub.records() == spool.records()
+    };
+    wait_for(is_done, || uplink.log()).await;
+    hub.await_all(&spool, &uplink).await;
+    println!("anonymous and resident memory in kB: peak {peak:?}, now {:?}", uplink.memory());
+    assert!(peak.0 < MAX_ANONYMOUS, "{peak:?}");
 }
 
 #[tokio::test]
@@ -63,11 +90,11 @@ async fn records_of_a_real_agent_arrive() {
     let mut agent = std::process::Command::new(agent);
     let mut agent = agent.args(["agent", "--config"]).arg(&config).spawn().unwrap();
     let status = spool.join("status.json");
-    crate::uplink::wait_for(|| status.exists(), || "the agent writes no status".into()).await;
+    wait_for(|| status.exists(), || "the agent writes no status".into()).await;
     let uplink = Uplink::start(&server, &spool);
     // The status of the start of the agent is a record of 5 min.
     let is_committed = || !hub.records().is_empty();
-    crate::uplink::wait_for(is_committed, || uplink.log()).await;
+    wait_for(is_committed, || uplink.log()).await;
     // Its file is still open, so the agent keeps it; the receipt is there.
     let (incarnation, sequences) = hub.records().pop_first().unwrap();
     let receipts = spool.join("receipts").join(incarnation.to_string());
@@ -75,7 +102,7 @@ async fn records_of_a_real_agent_arrive() {
         let text = std::fs::read_to_string(&receipts).unwrap_or_default();
         text.trim_end().parse() == Ok(sequences.clone())
     };
-    crate::uplink::wait_for(is_receipted, || uplink.log()).await;
+    wait_for(is_receipted, || uplink.log()).await;
     let _ = agent.kill();
     let _ = agent.wait();
 }

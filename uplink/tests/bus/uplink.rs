@@ -65,6 +65,16 @@ impl Uplink {
         wait_for(is_found, || format!("no line with {texts:?} in:\n{}", self.log())).await;
     }
 
+    /// Anonymous and all resident memory of the process in kB.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        (field("RssAnon:"), field("VmRSS:"))
+    }
+
     pub(crate) fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
