@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use async_nats::connection::State;
 use async_nats::{Client, Event, RequestErrorKind, ServerError, StatusCode, Subscriber};
 use dwell_rollup::{
     Answer, Incarnation, MAX_ASKED_INCARNATIONS, NodeSchedule, Question, RangeSet, Subject,
@@ -200,6 +201,10 @@ impl Session<'_> {
     fn turn(&mut self) {
         let now = Instant::now();
         self.is_drained = false;
+        // Events are lost if too many come at a time.
+        if !self.is_connected && self.client.connection_state() == State::Connected {
+            self.reconnect();
+        }
         if now >= self.next_node_check {
             self.next_node_check = now + NODE_INTERVAL;
             self.check_node();
