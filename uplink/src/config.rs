@@ -96,6 +96,18 @@ mod tests {
     }
 
     #[test]
+    fn packaged_and_documented_configurations_are_valid() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let packaged = Config::read(&root.join("packaging/uplink.toml")).unwrap();
+        let document = fs::read_to_string(root.join("docs/fleet.md")).unwrap();
+        let start = document.find("# /etc/dwell/uplink.toml").unwrap();
+        let (documented, _) = document[start..].split_once("```").unwrap();
+        let documented = Config::parse(documented).unwrap();
+        assert_eq!(documented.node, packaged.node);
+        assert_eq!(documented.key_file, packaged.key_file);
+    }
+
+    #[test]
     fn connections_without_tls_are_refused() {
         for servers in [
             "",
