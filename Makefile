@@ -17,7 +17,7 @@ FUZZ := $(TOOLS)/cargo-fuzz@0.13.2
 DEB := $(TOOLS)/cargo-deb@3.8.0
 
 PEER := target/peers/bin/stamp-suite
-BINARIES := target/release/dwell target/release/dwell-node
+BINARIES := target/release/dwell target/release/dwell-node target/release/dwell-uplink
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
@@ -65,6 +65,7 @@ lint-code:
 lint-dependencies: $(DENY)
 	$(DENY)/bin/cargo-deny --locked check bans licenses sources
 	$(DENY)/bin/cargo-deny --locked --manifest-path node/cli/Cargo.toml check bans
+	$(DENY)/bin/cargo-deny --locked --manifest-path uplink/Cargo.toml check bans
 
 fmt: ## format the code
 	$(CARGO) fmt --all
@@ -131,12 +132,13 @@ fuzz: $(FUZZ) ## run every fuzz target for TIME seconds (TIME=60)
 			-- -max_total_time=$(TIME) -print_final_stats=1 || exit 1; \
 	done
 
-deb: $(DEB) ## build the Debian packages dwell and dwell-node in target/debian, and try them in a bare system
+deb: $(DEB) ## build the Debian packages dwell, dwell-node and dwell-uplink in target/debian, and try them in a bare system
 	@setup/install deb
 	$(MAKE) --no-print-directory build
 	@rm -rf target/debian
 	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell
 	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell-node-cli
+	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell-uplink
 	tests/deb target/debian/*.deb
 
 man: ## regenerate docs/man from the command definition

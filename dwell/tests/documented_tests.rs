@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders with tests.
-const ROOTS: [&str; 4] = ["core", "node", "controller", "dwell"];
+const ROOTS: [&str; 5] = ["core", "node", "controller", "uplink", "dwell"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

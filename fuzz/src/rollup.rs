@@ -1,9 +1,10 @@
-//! Fuzz target for records, receipts and schedules of continuous measurement: split a message, decode
-//! its records and encode them again. Shared by the libFuzzer target and the smoke test of
+//! Fuzz target for records, receipts, schedules and bus messages of continuous measurement: split a
+//! message, decode its records and encode them again. Shared by the libFuzzer target and the smoke test of
 //! `core/rollup`.
 
 use dwell_rollup::{
-    CodecError, DelayRollup, Identity, NodeSchedule, Piece, RangeSet, Record, pieces,
+    Answer, CodecError, DelayRollup, Identity, Name, NodeSchedule, Piece, Question, RangeSet,
+    Record, Subject, pieces,
 };
 
 pub(crate) fn rollup(data: &[u8]) {
@@ -34,6 +35,19 @@ pub(crate) fn rollup(data: &[u8]) {
     }
     if let Ok(schedule) = NodeSchedule::from_json(data) {
         assert_eq!(NodeSchedule::from_json(schedule.to_json().as_bytes()), Ok(schedule));
+    }
+    let node: Name = "n1".parse().expect("a valid name");
+    if let Ok(question) = Question::from_json(data, &node) {
+        let again = question.to_json().expect("it is within its bounds");
+        assert_eq!(Question::from_json(again.as_bytes(), &node), Ok(question));
+    }
+    if let Ok(answer) = Answer::from_json(data, &node)
+        && let Ok(again) = answer.to_json()
+    {
+        assert_eq!(Answer::from_json(again.as_bytes(), &node), Ok(answer));
+    }
+    if let Some((kind, node)) = std::str::from_utf8(data).ok().and_then(Subject::parse) {
+        assert_eq!(Some(kind.of(&node).as_bytes()), Some(data), "one spelling per subject");
     }
     if let Some(set) = std::str::from_utf8(data).ok().and_then(|text| text.parse::<RangeSet>().ok())
     {

@@ -1,12 +1,14 @@
 //! Records of continuous measurement: what an agent writes to its spool, a carrier ships, and a hub
 //! stores. Roll-ups of probes per interval with mergeable histograms, the status of a node, and
 //! samples; the encoding of records; the sets of sequence numbers that receipts consist of; the
-//! schedule that a node executes and its local limits; the names of files in a spool.
+//! schedule that a node executes and its local limits; the names of files in a spool, and the records in
+//! them that are next; the messages of a bus.
 //!
 //! `docs/formats.md` describes the formats. This crate reads no clock and no file.
 
 #![forbid(unsafe_code)]
 
+mod bus;
 mod bytes;
 mod codec;
 mod delay_rollup;
@@ -18,8 +20,13 @@ mod record;
 mod rollup;
 mod schedule;
 mod spool_layout;
+mod spool_selection;
 mod status;
 
+pub use bus::{
+    Answer, BusError, CONSUMER, MAX_ANSWER_LEN, MAX_ASKED_INCARNATIONS, MAX_QUESTION_LEN, Question,
+    STREAM, Subject, inbox_prefix, permitted_subjects,
+};
 pub use codec::{CodecError, HEAD_LEN, Identity, MAX_MESSAGE_LEN, Piece, Pieces, VERSION, pieces};
 pub use delay_rollup::DelayRollup;
 pub use histogram::{Bin, Histogram, MAX_DELAY};
@@ -35,6 +42,7 @@ pub use schedule::{
 pub use spool_layout::{
     DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,
     RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolCursor,
-    SpoolState, StatusFile, level_dir,
+    SpoolState, StatusFile, UPLINK_LOCK_FILE, level_dir,
 };
+pub use spool_selection::{Selection, select_records};
 pub use status::{DroppedCounts, DroppedRecords, Pause, PauseInterval, Status, StreamFault};

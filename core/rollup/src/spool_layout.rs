@@ -8,6 +8,7 @@
 //! pause.lock                                  locked by a process: the same, until it ends
 //! status.json                                 the last status, with node and incarnation
 //! state.json                                  what the agent keeps between its starts
+//! uplink.lock                                 locked by the carrier for a bus
 //! ```
 //!
 //! The agent writes records, `status.json` and `state.json`. Carriers write the others, each under
@@ -44,6 +45,9 @@ pub const STATUS_FILE: &str = "status.json";
 
 /// What the agent keeps between its starts.
 pub const STATE_FILE: &str = "state.json";
+
+/// The file that the carrier for a bus locks.
+pub const UPLINK_LOCK_FILE: &str = "uplink.lock";
 
 /// Levels of records that a node writes, in the order in which a full spool drops them.
 pub const SPOOL_LEVELS: [Level; 3] = [Level::Samples, Level::TenSeconds, Level::FiveMinutes];

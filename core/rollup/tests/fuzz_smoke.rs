@@ -9,5 +9,5 @@ use smoke::Smoke;
 
 #[test]
 fn arbitrary_records_do_not_panic() {
-    Smoke { corpus: "rollup", seeds: 6, rounds: 5_000, alphabet: b"" }.run(rollup::rollup);
+    Smoke { corpus: "rollup", seeds: 8, rounds: 5_000, alphabet: b"" }.run(rollup::rollup);
 }

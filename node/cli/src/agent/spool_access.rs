@@ -7,9 +7,9 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use dwell_rollup::{
-    DEFAULT_SPOOL_DIR, Identity, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
-    PAUSE_LOCK_FILE, Pause, Piece, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
-    SpoolCursor, level_dir, pieces,
+    DEFAULT_SPOOL_DIR, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
+    PAUSE_LOCK_FILE, Pause, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
+    Selection, SpoolCursor, level_dir, select_records,
 };
 use serde_json::Value;
 
@@ -79,30 +79,13 @@ pub(crate) fn read_records(
             Some((_, known)) => known,
             None => read_receipts(dir, file.incarnation)?,
         };
-        let mut at = offset;
-        let mut unread = content.len();
-        for piece in pieces(&content) {
-            let (len, record) = match piece {
-                // The agent may be writing the last record of a file.
-                Piece::Damaged(bytes) if bytes.len() == unread => break,
-                Piece::Damaged(bytes) => (bytes.len(), None),
-                Piece::Record(record) => (record.len(), Some(record)),
-            };
-            let is_wanted = |record: &&[u8]| {
-                Identity::of(record).is_ok_and(|identity| !receipted.contains(identity.sequence))
-            };
-            if let Some(record) = record.filter(is_wanted) {
-                if batch.records.len() + record.len() > MAX_MESSAGE_LEN {
-                    batch.has_more = true;
-                    batch.next = Some(SpoolCursor { file, offset: at });
-                    return Ok(batch);
-                }
-                batch.records.extend_from_slice(record);
-            }
-            at += len as u64;
-            unread -= len;
+        let Selection { used, is_full } =
+            select_records(&content, &receipted, MAX_MESSAGE_LEN, &mut batch.records);
+        batch.next = Some(SpoolCursor { file, offset: offset + used as u64 });
+        if is_full {
+            batch.has_more = true;
+            return Ok(batch);
         }
-        batch.next = Some(SpoolCursor { file, offset: at });
         receipts = Some((file.incarnation, receipted));
     }
     Ok(batch)
