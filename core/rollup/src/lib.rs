@@ -17,6 +17,7 @@ mod ranges;
 mod record;
 mod rollup;
 mod schedule;
+mod send_budget;
 mod spool_layout;
 mod status;
 
@@ -32,6 +33,7 @@ pub use schedule::{
     ASSUMED_PAYLOAD, DailyWindow, HEADERS_LEN, LocalLimits, MAX_SCHEDULE_LEN, NodeSchedule, Prefix,
     Refusal, ScheduleEntry, ScheduleError,
 };
+pub use send_budget::SendBudget;
 pub use spool_layout::{
     DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,
     RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolCursor,
