@@ -21,7 +21,9 @@ mod send_budget;
 mod spool_layout;
 mod status;
 
-pub use codec::{CodecError, HEAD_LEN, Identity, MAX_MESSAGE_LEN, Piece, Pieces, VERSION, pieces};
+pub use codec::{
+    CodecError, HEAD_LEN, Identity, MAX_MESSAGE_LEN, Piece, Pieces, VERSION, pieces, written_at,
+};
 pub use delay_rollup::DelayRollup;
 pub use histogram::{Bin, Histogram, MAX_DELAY};
 pub use interval::{ClockStep, Collector, NodeClocks, StepWatch};

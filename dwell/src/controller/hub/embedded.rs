@@ -258,7 +258,7 @@ impl NodeSpool for SshSpool {
         level: Level,
         from: Option<SpoolCursor>,
     ) -> Result<(Vec<u8>, Option<SpoolCursor>, bool), FleetError> {
-        let read = self.0.read(level, from)?;
+        let read = self.0.read(level, from, None)?;
         Ok((read.records, read.next, read.has_more))
     }
 

@@ -10,7 +10,7 @@ use dwell_io::plain_file;
 use dwell_rollup::{
     DEFAULT_SPOOL_DIR, Identity, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
     PAUSE_LOCK_FILE, Pause, Piece, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
-    SpoolCursor, level_dir, pieces,
+    SpoolCursor, level_dir, pieces, written_at,
 };
 use serde_json::Value;
 
@@ -60,11 +60,13 @@ pub(crate) fn record_path(dir: &Path, level: Level, file: &RecordFile) -> PathBu
     dir.join(level_dir(level)).join(file.to_string())
 }
 
-/// Reads the next records of a level. A file that the agent deletes at the same time is skipped.
+/// Reads the next records of a level; only those `written` from the first to the second time on
+/// CLOCK_REALTIME, if it is given. A file that the agent deletes at the same time is skipped.
 pub(crate) fn read_records(
     dir: &Path,
     level: Level,
     from: Option<SpoolCursor>,
+    written: Option<(i64, i64)>,
 ) -> io::Result<Batch> {
     let mut batch = Batch { next: from, ..Batch::default() };
     let mut receipts: Option<(Incarnation, RangeSet)> = None;
@@ -93,7 +95,11 @@ pub(crate) fn read_records(
                 Piece::Record(record) => (record.len(), Some(record)),
             };
             let is_wanted = |record: &&[u8]| {
-                Identity::of(record).is_ok_and(|identity| !receipted.contains(identity.sequence))
+                let at = written_at(record);
+                let is_beyond = |(from, to)| at.is_some_and(|at| at < from || at > to);
+                !written.is_some_and(is_beyond)
+                    && Identity::of(record)
+                        .is_ok_and(|identity| !receipted.contains(identity.sequence))
             };
             if let Some(record) = record.filter(is_wanted) {
                 if batch.records.len() + record.len() > MAX_MESSAGE_LEN {

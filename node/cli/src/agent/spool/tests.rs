@@ -58,7 +58,7 @@ fn readable(options: &SpoolOptions, level: Level) -> RangeSet {
     let mut sequences = RangeSet::new();
     let mut from = None;
     loop {
-        let batch = read_records(&options.dir, level, from).unwrap();
+        let batch = read_records(&options.dir, level, from, None).unwrap();
         for piece in pieces(&batch.records) {
             let Piece::Record(record) = piece else { panic!("{piece:?}") };
             assert!(sequences.insert(Identity::of(record).unwrap().sequence), "read twice");
@@ -294,24 +294,24 @@ fn reading_continues_at_a_cursor_and_passes_deleted_files() {
     for _ in 0..30 {
         spool.append(samples(100_000), 0, 0);
     }
-    let first = read_records(&options.dir, Level::Samples, None).unwrap();
+    let first = read_records(&options.dir, Level::Samples, None, None).unwrap();
     assert!(first.has_more && first.records.len() > 400_000);
     assert_eq!(readable(&options, Level::Samples), set("1-30"));
     let oldest = record_files(&options.dir, Level::Samples).unwrap()[0];
     assert_eq!(first.next.unwrap().file, oldest);
     assert!(spool.drop_oldest(Level::Samples));
-    let next = read_records(&options.dir, Level::Samples, first.next).unwrap();
+    let next = read_records(&options.dir, Level::Samples, first.next, None).unwrap();
     let Some(Piece::Record(record)) = pieces(&next.records).next() else { panic!() };
     assert_eq!(Identity::of(record).unwrap().sequence, 12);
     // Records that are written later are found after the last cursor.
     let mut end: Option<SpoolCursor> = first.next;
-    while let batch = read_records(&options.dir, Level::Samples, end).unwrap()
+    while let batch = read_records(&options.dir, Level::Samples, end, None).unwrap()
         && !batch.records.is_empty()
     {
         end = batch.next;
     }
     spool.append(samples(10), 0, 0);
-    let last = read_records(&options.dir, Level::Samples, end).unwrap();
+    let last = read_records(&options.dir, Level::Samples, end, None).unwrap();
     assert_eq!(pieces(&last.records).count(), 1);
 }
 
