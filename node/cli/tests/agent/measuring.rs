@@ -8,6 +8,7 @@ use dwell_protocol::SpoolRequest;
 use dwell_record::segment;
 use dwell_rollup::{Body, Level, RangeSet, RollupMetric};
 
+use crate::carrier::Carrier;
 use crate::fixture::{TestNode, record_files, sent, wait_for};
 use crate::support::{Server, free_port};
 
@@ -52,6 +53,11 @@ fn probes_are_in_rollups_of_both_levels_and_in_samples() {
         samples += in_block;
     }
     assert_eq!(samples, count);
+    let written = carrier.records("samples")[0].wall_ns;
+    let in_span =
+        |carrier: &mut Carrier, span| carrier.records_written("samples", Some(span)).len();
+    assert_eq!(in_span(&mut carrier, (written + 60_000_000_000, i64::MAX)), 0);
+    assert!(in_span(&mut carrier, (written, written)) > 0);
     let Body::Rollup(rollup) = &short[0].body else { panic!() };
     assert_eq!((rollup.level, rollup.schedule_version), (Level::TenSeconds, 0));
     let stream = &rollup.stream;
