@@ -3,6 +3,7 @@
 mod agent;
 mod collect;
 mod order;
+mod samples;
 mod state;
 mod suite;
 
