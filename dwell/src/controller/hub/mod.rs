@@ -2,6 +2,7 @@
 
 mod embedded;
 mod nodes;
+mod samples;
 mod schedule;
 
 use dwell_hub::{HubError, SqliteStore};
@@ -29,6 +30,8 @@ enum HubCommand {
     Schedule(schedule::Args),
     /// List the nodes that the hub knows, with what is wrong with them
     Nodes(nodes::Args),
+    /// Request samples of probes, and list those that are stored
+    Samples(samples::Args),
 }
 
 impl Args {
@@ -37,6 +40,7 @@ impl Args {
         match &self.command {
             Some(HubCommand::Schedule(args)) => args.data(),
             Some(HubCommand::Nodes(args)) => &args.data,
+            Some(HubCommand::Samples(args)) => args.data(),
             None => &self.data,
         }
     }
@@ -48,6 +52,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Some(HubCommand::Schedule(args)) => schedule::run(args),
         Some(HubCommand::Nodes(args)) => nodes::run(args),
+        Some(HubCommand::Samples(args)) => samples::run(args),
         None => embedded::run(&args.embedded, &args.data),
     }
 }
