@@ -142,7 +142,8 @@ impl Spool {
                 let left = end.saturating_sub(offset + self.buffer.len() as u64);
                 (&mut handle).take(part.min(left)).read_to_end(&mut self.buffer)?;
                 let is_end = self.buffer.len() < max_len;
-                let selection = select_records(&self.buffer, &receipted, MESSAGE_LEN, message);
+                let selection =
+                    select_records(&self.buffer, &receipted, None, MESSAGE_LEN, message);
                 let mut used = selection.used;
                 if used == 0 && !selection.is_full && self.buffer.len() >= 2 * MAX_MESSAGE_LEN {
                     // No record begins in the first half, or it would be whole.

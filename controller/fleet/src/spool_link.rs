@@ -81,7 +81,8 @@ impl SpoolLink {
         }
     }
 
-    /// Returns the next records of a level, at most [`MAX_MESSAGE_LEN`] bytes.
+    /// Returns the next records of a level, at most [`MAX_MESSAGE_LEN`] bytes; only those `written` from
+    /// the first to the second time on the node's CLOCK_REALTIME, if it is given.
     ///
     /// # Errors
     /// The connection ended, or the spool cannot be read.
@@ -89,9 +90,10 @@ impl SpoolLink {
         &mut self,
         level: Level,
         from: Option<SpoolCursor>,
+        written: Option<(i64, i64)>,
     ) -> Result<SpoolRecords, FleetError> {
         let (answer, records) =
-            self.ask(SpoolRequest::Read { level: level.name().to_owned(), from })?;
+            self.ask(SpoolRequest::Read { level: level.name().to_owned(), from, written })?;
         let SpoolAnswer::Read { bytes, crc32, next, has_more } = answer else {
             return Err(self.unexpected(&answer));
         };

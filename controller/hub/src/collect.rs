@@ -1,6 +1,7 @@
 //! Collects the records of one node whose spool is reachable, and leaves receipts and its schedule there.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use dwell_rollup::{
@@ -11,6 +12,7 @@ use thiserror::Error;
 use crate::error::HubError;
 use crate::ingest::{Rules, ingest};
 use crate::period::SECOND_NS;
+use crate::samples::SampleCollector;
 use crate::store::{Counts, HubStore};
 use crate::verify::Delivery;
 
@@ -18,7 +20,7 @@ use crate::verify::Delivery;
 const LEVELS: [Level; 2] = [Level::FiveMinutes, Level::TenSeconds];
 
 /// Maximum number of bytes in one round, so that a node with many records does not delay its schedule.
-const MAX_ROUND_BYTES: usize = 16 << 20;
+pub(crate) const MAX_ROUND_BYTES: usize = 16 << 20;
 
 /// Time after which records that the hub deferred are read again.
 const DEFERRED_INTERVAL_NS: i64 = 3_600 * SECOND_NS;
@@ -44,6 +46,19 @@ pub trait NodeSpool {
         level: Level,
         from: Option<SpoolCursor>,
     ) -> Result<(Vec<u8>, Option<SpoolCursor>, bool), Self::Error>;
+
+    /// Returns the next samples as [`Self::read`], at least those that were written in a span: from the
+    /// first to the second time on the node's CLOCK_REALTIME in nanoseconds.
+    ///
+    /// # Errors
+    /// The node is unreachable, or its spool unreadable.
+    fn read_samples(
+        &mut self,
+        from: Option<SpoolCursor>,
+        _written_ns: (i64, i64),
+    ) -> Result<(Vec<u8>, Option<SpoolCursor>, bool), Self::Error> {
+        self.read(Level::Samples, from)
+    }
 
     /// Leaves receipts, which replace earlier ones.
     ///
@@ -110,6 +125,8 @@ pub struct Collector {
     schedule: Option<u64>,
     /// Time at which the hub first deferred records that were not read again since.
     deferred_ns: Option<i64>,
+    /// The collection of requested samples.
+    samples: Option<SampleCollector>,
 }
 
 impl Collector {
@@ -122,7 +139,15 @@ impl Collector {
             incarnation: None,
             schedule: None,
             deferred_ns: None,
+            samples: None,
         }
+    }
+
+    /// Also collects requested samples, as files in the data directory `dir`.
+    #[must_use]
+    pub fn with_samples(self, dir: &Path) -> Self {
+        let samples = SampleCollector::new(self.node.clone(), self.rules, dir.to_owned());
+        Self { samples: Some(samples), ..self }
     }
 
     /// Leaves a new schedule, collects new records and leaves receipts. `now` reads CLOCK_REALTIME.
@@ -152,11 +177,15 @@ impl Collector {
         // A spool that was created anew has other files. Records with receipts are not read again.
         if self.incarnation.replace(status.incarnation) != Some(status.incarnation) {
             self.cursors.clear();
+            self.samples.iter_mut().for_each(SampleCollector::restart);
         }
         for level in LEVELS {
             while self.collect(spool, store, level, &now, &mut round)?
                 && round.bytes < MAX_ROUND_BYTES
             {}
+        }
+        if let Some(samples) = &mut self.samples {
+            samples.round(spool, store, &status, &now, &mut round)?;
         }
         Ok(round)
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dwell_store::StoreError;
 use thiserror::Error;
 
 /// A failed operation of the hub's database.
@@ -105,6 +106,9 @@ pub enum HubError {
         /// The reason.
         message: String,
     },
+    /// Samples could not be stored or read. The node keeps those that are not stored.
+    #[error("requested samples cannot be stored")]
+    Samples(#[source] StoreError),
     /// The clock of the hub is implausible. Nothing was stored or removed.
     #[error(
         "the clock of this machine shows {now}, the hub's last time is {last}: nothing is stored or \

@@ -58,8 +58,12 @@ impl IncarnationState {
         }
     }
 
-    /// Sequence numbers up to the largest committed one that are neither committed nor dropped.
+    /// Sequence numbers up to the largest committed one that are neither committed nor dropped. None of
+    /// samples, which have no times here: they stay on the node.
     pub fn missing(&self) -> u64 {
+        if self.boot_ns.is_none() {
+            return 0;
+        }
         let mut settled = self.receipts.clone();
         settled.merge(&self.dropped);
         let last = self.receipts.last().unwrap_or(0);
@@ -193,8 +197,11 @@ mod tests {
         let state = IncarnationState {
             receipts: "1-5,8-9,20".parse().unwrap(),
             dropped: "6,30".parse().unwrap(),
+            boot_ns: Some((1, 2)),
             ..IncarnationState::default()
         };
         assert_eq!(state.missing(), 1 + 10);
+        let of_samples = IncarnationState { boot_ns: None, ..state };
+        assert_eq!(of_samples.missing(), 0);
     }
 }

@@ -22,6 +22,7 @@ mod period;
 mod postgres;
 mod query;
 mod row;
+mod samples;
 pub mod schedule;
 mod spans;
 mod sqlite;
@@ -36,11 +37,13 @@ pub use error::{Cause, HubError};
 pub use incarnation::{IncarnationState, SimultaneousAgents, Source, simultaneous_agents};
 pub use ingest::{Committed, Rules, expire, ingest, store_unknown_versions};
 pub use object::{
-    NodeReport, nodes_object, query_object, schedule_object, schedules_object, time_text,
+    NodeReport, nodes_object, query_object, samples_object, schedule_object, schedules_object,
+    time_text,
 };
 pub use period::{DAY_NS, Horizons, Partition, Resolution, Retention};
 pub use postgres::PostgresStore;
 pub use query::{Answer, DelayFigures, Figures, QUANTILES, Query, QueryError, measure, query};
 pub use row::{NodeId, RecordKey, Row, StreamId};
+pub use samples::{SampleRequest, SampleRequestState, add_request, expire_samples, requests};
 pub use sqlite::SqliteStore;
 pub use verify::{BadRecord, Decoder, Delivery, Verified, verify};

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use dwell_rollup::{DroppedCounts, Name};
+use dwell_store::FleetSampleFile;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::incarnation::{IncarnationState, SimultaneousAgents};
 use crate::query::{Answer, DelayFigures, Figures, QUANTILES, Query, measure};
+use crate::samples::SampleRequest;
 use crate::schedule::NodeCost;
 use crate::store::{AppliedSchedule, StoredNode, StoredStatus};
 
@@ -117,6 +119,47 @@ pub fn schedules_object(schedules: &[AppliedSchedule]) -> Value {
         })
         .collect();
     json!({ "schema": "dwell.schedules/1", "schedules": schedules })
+}
+
+/// Returns the `dwell.hub-samples/1` object: requests for samples, and the files of all samples.
+pub fn samples_object(requests: &[SampleRequest], files: &[FleetSampleFile]) -> Value {
+    let requests: Vec<Value> = requests
+        .iter()
+        .map(|request| {
+            let of_request = files.iter().filter(|file| request.is_answered_by(&file.about));
+            json!({
+                "number": request.number,
+                "sender": request.sender,
+                "reflector": request.reflector,
+                "from": time_text(request.from_ns),
+                "to": time_text(request.to_ns),
+                "requested": time_text(request.requested_ns),
+                "author": request.author,
+                "state": request.state.name(),
+                "gone_before": request.gone_before_ns.map(time_text),
+                "files": of_request.count(),
+            })
+        })
+        .collect();
+    let files: Vec<Value> = files
+        .iter()
+        .map(|file| {
+            let about = &file.about;
+            json!({
+                "path": file.path,
+                "bytes": file.len,
+                "sender": about.sender,
+                "reflector": about.reflector,
+                "protocol": about.protocol,
+                "entry": about.entry,
+                "incarnation": about.incarnation,
+                "from": time_text(about.from_ns),
+                "to": time_text(about.to_ns),
+                "samples": about.samples,
+            })
+        })
+        .collect();
+    json!({ "schema": "dwell.hub-samples/1", "requests": requests, "files": files })
 }
 
 /// What the hub knows about a node.

@@ -8,6 +8,7 @@
 //! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
 //! DIR/samples/RUN/host/TRIAL.parquet  host activity during the trial, if recorded
 //! DIR/samples/RUN/spikes/TRIAL.parquet  causes of long delays in the trial, if divided
+//! DIR/samples/DAY/NODE-INCARNATION-SEQUENCE.parquet  samples of continuous measurement, see `FleetSamples`
 //! DIR/incoming/                 segments being received from nodes
 //! ```
 //!
@@ -20,6 +21,7 @@
 mod catalogue;
 mod device;
 mod error;
+mod fleet_samples;
 mod ingest;
 mod lock;
 mod migrations;
@@ -36,6 +38,10 @@ pub use catalogue::Store;
 pub use device::{CheckResult, DeviceCheck, DeviceRow, LastCheck, Lease};
 pub use dwell_record::TrialState;
 pub use error::StoreError;
+pub use fleet_samples::{
+    FleetSampleFile, FleetSamples, fleet_samples, is_whole_segment, remove_fleet_samples,
+    remove_partial_samples,
+};
 pub use ingest::{Ingest, Ingested};
 pub use lock::{HubLock, ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter, SpikeWriter};

@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::error::StoreError;
+use crate::fleet_samples::is_day;
 
 /// Assigns a new name to a run of `day` and records it. Names with samples in `samples` are never
 /// assigned, even if the catalogue does not know them.
@@ -28,10 +29,11 @@ pub(crate) fn assign(
     Ok(format!("{day}-{number}"))
 }
 
-/// Returns the names with samples in `samples`.
+/// Returns the names of runs with samples in `samples`.
 pub(crate) fn with_samples(samples: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(samples).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok())
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| !is_day(name))
 }
 
 #[cfg(test)]

@@ -77,6 +77,8 @@ pub struct Pinger<P> {
     next_departure: Option<Instant<Monotonic>>,
     last_departure: Option<Instant<Monotonic>>,
     end: Option<Instant<Monotonic>>,
+    /// A time at which a counted probe of the open loop would be due.
+    phase: Option<Instant<Monotonic>>,
     stopped: bool,
     /// Longest round-trip delay of a reply within the time-out.
     longest: Nanos,
@@ -120,6 +122,7 @@ impl<P: Protocol> Pinger<P> {
             next_departure: Some(start),
             last_departure: None,
             end: None,
+            phase: None,
             stopped: false,
             longest: Nanos::ZERO,
             linger: None,
@@ -133,6 +136,18 @@ impl<P: Protocol> Pinger<P> {
     pub fn start_at(&mut self, start: Instant<Monotonic>) {
         debug_assert!(self.last_departure.is_none(), "start_at is called before the first probe");
         self.next_departure = Some(start);
+    }
+
+    /// Moves the first counted departure to the next one of a schedule in which a probe is due at
+    /// `phase`: a run that replaces another one continues its schedule. Open loop with a warm-up only.
+    pub fn keep_phase(&mut self, phase: Instant<Monotonic>) {
+        self.phase = Some(phase);
+    }
+
+    /// Postpones the probe that is due, which is never sent; one of the warm-up by at most a second.
+    pub fn skip_departure(&mut self) {
+        let wait = self.config.skipped_time(self.is_warming_up());
+        self.next_departure = self.next_departure.map(|due| due.saturating_add(wait));
     }
 
     /// Counters so far.
@@ -497,7 +512,8 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    fn begin_counting(&mut self, start: Instant<Monotonic>) {
+    fn begin_counting(&mut self, earliest: Instant<Monotonic>) {
+        let start = self.config.in_phase(self.phase, earliest);
         self.next_departure = Some(start);
         self.end = self.config.duration.map(|d| start.saturating_add(d));
     }

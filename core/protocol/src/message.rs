@@ -97,6 +97,10 @@ pub enum SpoolRequest {
         /// Position from an earlier answer; `None` is the oldest record.
         #[serde(default)]
         from: Option<SpoolCursor>,
+        /// Only records written in this span: first and last CLOCK_REALTIME in nanoseconds. `None` is
+        /// all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        written: Option<(i64, i64)>,
     },
     /// Leave receipts: all sequence numbers that the hub has committed, by incarnation. The agent deletes
     /// the records.

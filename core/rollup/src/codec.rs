@@ -64,6 +64,13 @@ impl fmt::Display for Identity {
     }
 }
 
+/// CLOCK_REALTIME at which a whole record was written, in nanoseconds. `None` if its version is unknown.
+pub fn written_at(record: &[u8]) -> Option<i64> {
+    let after_name = HEAD_LEN + usize::from(*record.get(5)?);
+    let wall_ns = record.get(after_name..)?.first_chunk()?;
+    (record[0] == VERSION).then(|| i64::from_le_bytes(*wall_ns))
+}
+
 /// A record that cannot be decoded, although its checksum matches.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CodecError {

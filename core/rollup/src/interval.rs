@@ -1,7 +1,8 @@
 //! Divides the probes of a stream into intervals and rolls each up.
 //!
 //! Intervals are fixed on CLOCK_MONOTONIC. When the stream starts, they are aligned with CLOCK_REALTIME;
-//! a later step of that clock moves their dates, but neither repeats nor skips an interval. A probe
+//! a later step of that clock moves their dates, but neither repeats nor skips an interval. A start within
+//! 1 ms of a multiple of 10 s is that multiple. A probe
 //! belongs to the interval of its intended send time. An interval is rolled up once, when all its probes
 //! are decided: answered, or past their time-out.
 
@@ -17,6 +18,10 @@ const SHORT_INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// Number of short intervals in a long one.
 const INTERVALS_PER_LONG: i64 = 30;
+
+/// Maximum distance of an interval's start from a multiple of 10 s on CLOCK_REALTIME at which it is one:
+/// successive pairings of the clocks differ by nanoseconds.
+const SNAP_DISTANCE: Nanos = Nanos::from_millis(1);
 
 /// The clocks of the node at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -280,7 +285,7 @@ impl Collector {
             level,
             stream: self.stream.clone(),
             schedule_version: self.schedule_version,
-            start_wall_ns: clocks.wall_at(start),
+            start_wall_ns: snapped(clocks.wall_at(start)),
             start_boot_ns: clocks.boot_at(start),
             duration_ns: level.interval().map_or(0, |interval| interval.0 as u64),
             counts: interval.counts,
@@ -288,6 +293,13 @@ impl Collector {
             clock: interval.clock.unwrap_or_default(),
         }
     }
+}
+
+/// The multiple of [`SHORT_INTERVAL`] that a time is within [`SNAP_DISTANCE`] of, otherwise the time.
+const fn snapped(wall_ns: i64) -> i64 {
+    let beyond =
+        wall_ns.saturating_add(SNAP_DISTANCE.0).rem_euclid(SHORT_INTERVAL.0) - SNAP_DISTANCE.0;
+    if beyond <= SNAP_DISTANCE.0 { wall_ns.saturating_sub(beyond) } else { wall_ns }
 }
 
 /// The interval of a number; a new one if it has no probes yet.

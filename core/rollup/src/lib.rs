@@ -19,6 +19,7 @@ mod ranges;
 mod record;
 mod rollup;
 mod schedule;
+mod send_budget;
 mod spool_layout;
 mod spool_selection;
 mod status;
@@ -27,7 +28,9 @@ pub use bus::{
     Answer, BusError, CONSUMER, MAX_ANSWER_LEN, MAX_ASKED_INCARNATIONS, MAX_QUESTION_LEN, Question,
     STREAM, Subject, inbox_prefix, permitted_subjects,
 };
-pub use codec::{CodecError, HEAD_LEN, Identity, MAX_MESSAGE_LEN, Piece, Pieces, VERSION, pieces};
+pub use codec::{
+    CodecError, HEAD_LEN, Identity, MAX_MESSAGE_LEN, Piece, Pieces, VERSION, pieces, written_at,
+};
 pub use delay_rollup::DelayRollup;
 pub use histogram::{Bin, Histogram, MAX_DELAY};
 pub use interval::{ClockStep, Collector, NodeClocks, StepWatch};
@@ -39,6 +42,7 @@ pub use schedule::{
     ASSUMED_PAYLOAD, DailyWindow, HEADERS_LEN, LocalLimits, MAX_SCHEDULE_LEN, NodeSchedule, Prefix,
     Refusal, ScheduleEntry, ScheduleError,
 };
+pub use send_budget::SendBudget;
 pub use spool_layout::{
     DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,
     RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolCursor,

@@ -257,8 +257,13 @@ impl ScheduleEntry {
             }
         };
         let probes = minutes * 60_000_000_000 / self.interval.0.max(1) as u64;
+        Bytes(probes.saturating_mul(self.bytes_per_probe()))
+    }
+
+    /// Bytes of the IP packets of a probe and its reply, at their longest.
+    pub fn bytes_per_probe(&self) -> u64 {
         let len = self.size.unwrap_or(ASSUMED_PAYLOAD).0.saturating_add(HEADERS_LEN);
-        Bytes(probes.saturating_mul(len).saturating_mul(2))
+        len.saturating_mul(2)
     }
 
     fn check(&self) -> Result<(), ScheduleError> {

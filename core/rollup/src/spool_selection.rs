@@ -1,6 +1,6 @@
 //! Which records of a spool a carrier ships next.
 
-use crate::codec::{Identity, Piece, pieces};
+use crate::codec::{Identity, Piece, pieces, written_at};
 use crate::ranges::RangeSet;
 
 /// What [`select_records`] did with a part of a file with records.
@@ -13,13 +13,15 @@ pub struct Selection {
 }
 
 /// Appends the records without receipt to a message, as long as it has at most `max_len` bytes; an empty
-/// message takes one record of any length.
+/// message takes one record of any length. With `written`, only records that were written between these
+/// times, in nanoseconds of CLOCK_REALTIME, which belong to the span.
 ///
 /// `content` begins with a record or with damaged bytes, which are left out. An incomplete record at its
 /// end is not used: the agent may be writing it, or the content ends within it.
 pub fn select_records(
     content: &[u8],
     receipts: &RangeSet,
+    written: Option<(i64, i64)>,
     max_len: usize,
     message: &mut Vec<u8>,
 ) -> Selection {
@@ -29,8 +31,11 @@ pub fn select_records(
             Piece::Damaged(bytes) if used + bytes.len() == content.len() => break,
             Piece::Damaged(bytes) => used += bytes.len(),
             Piece::Record(record) => {
-                let is_wanted = Identity::of(record)
-                    .is_ok_and(|identity| !receipts.contains(identity.sequence));
+                let at = written_at(record);
+                let is_beyond = |(from, to)| at.is_some_and(|at| at < from || at > to);
+                let is_wanted = !written.is_some_and(is_beyond)
+                    && Identity::of(record)
+                        .is_ok_and(|identity| !receipts.contains(identity.sequence));
                 if is_wanted {
                     if !message.is_empty() && message.len() + record.len() > max_len {
                         return Selection { used, is_full: true };
@@ -79,7 +84,7 @@ mod tests {
         let whole = content.len() - 3;
         let mut message = Vec::new();
         let receipts = "2".parse().unwrap();
-        let selection = select_records(&content, &receipts, 1 << 20, &mut message);
+        let selection = select_records(&content, &receipts, None, 1 << 20, &mut message);
         assert_eq!(selection, Selection { used: whole, is_full: false });
         assert_eq!(sequences(&message), [1, 3, 4]);
     }
@@ -90,11 +95,11 @@ mod tests {
         let len = record(1).len();
         let none = RangeSet::new();
         let mut message = Vec::new();
-        let selection = select_records(&records, &none, 2 * len, &mut message);
+        let selection = select_records(&records, &none, None, 2 * len, &mut message);
         assert_eq!(selection, Selection { used: 2 * len, is_full: true });
         assert_eq!(sequences(&message), [1, 2]);
         message.clear();
-        let selection = select_records(&records[selection.used..], &none, 1, &mut message);
+        let selection = select_records(&records[selection.used..], &none, None, 1, &mut message);
         assert_eq!(selection, Selection { used: len, is_full: false });
         assert_eq!(sequences(&message), [3]);
     }
@@ -106,7 +111,7 @@ mod tests {
         for cut in [1, len - 1] {
             let mut message = Vec::new();
             let content = &records[..records.len() - cut];
-            let selection = select_records(content, &RangeSet::new(), 1 << 20, &mut message);
+            let selection = select_records(content, &RangeSet::new(), None, 1 << 20, &mut message);
             assert_eq!(selection, Selection { used: len, is_full: false });
         }
     }

@@ -81,9 +81,9 @@ enum Format {
 
 /// A sender and a reflector.
 #[derive(Clone, Debug)]
-struct Pair {
-    sender: Name,
-    reflector: Name,
+pub(super) struct Pair {
+    pub(super) sender: Name,
+    pub(super) reflector: Name,
 }
 
 impl FromStr for Pair {
@@ -105,7 +105,7 @@ fn metric(name: &str) -> Result<RollupMetric, String> {
 }
 
 /// Parses a time like `24h`, or a number of days like `30d`.
-fn duration(text: &str) -> Result<Nanos, String> {
+pub(super) fn duration(text: &str) -> Result<Nanos, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<i64>().ok());
     let time = match days {
         Some(days) => days.checked_mul(DAY_NS).map(Nanos).ok_or("it is too long".to_owned())?,
@@ -115,7 +115,7 @@ fn duration(text: &str) -> Result<Nanos, String> {
 }
 
 /// Parses a date or a time in UTC, as nanoseconds since 1970.
-fn instant(text: &str) -> Result<i64, String> {
+pub(super) fn instant(text: &str) -> Result<i64, String> {
     let time = text.parse::<Timestamp>().ok().or_else(|| {
         let midnight = text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?;
         Some(midnight.timestamp())

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{object, stdout, wait_for_exit, wait_until};
 use crate::lab_devices::{DeviceLab, Peculiarity};
+use crate::schema::assert_matches_schema;
 
 /// Spool of the agents, in a folder that each device has for itself.
 const SPOOL: &str = "/tmp/agent";
@@ -76,6 +77,41 @@ impl AgentLab {
         }
         let rows = object(&output)["streams"][0]["rows"].as_array().unwrap().clone();
         rows.into_iter().filter(|row| row["packets"]["sent"] != json!(0)).collect()
+    }
+
+    fn samples(&self) -> Value {
+        object(&self.lab.sandbox.dwell(&["hub", "samples", "list", "--format", "json"]))
+    }
+
+    /// Requests samples of a pair, and waits until the hub has stored some and left their receipts.
+    fn collects_requested_samples(&self) {
+        let sandbox = &self.lab.sandbox;
+        let unmeasured = sandbox.dwell(&["hub", "samples", "request", "d1:d9", "--last", "1h"]);
+        assert_eq!(unmeasured.status.code(), Some(2), "{unmeasured:?}");
+        let past = ["--from", "2026-01-01", "--to", "2026-01-02"];
+        for span in [&["--last", "1h"][..], &past] {
+            let request = [&["hub", "samples", "request", "d1:d2"], span].concat();
+            let requested = sandbox.dwell(&request);
+            assert!(requested.status.success(), "{requested:?}");
+        }
+        wait_until("samples in files", || {
+            let files = self.samples()["files"].as_array().unwrap().clone();
+            files.iter().map(|file| file["samples"].as_u64().unwrap()).sum::<u64>() >= 500
+        });
+        let listed = self.samples();
+        assert_matches_schema("dwell.hub-samples", &listed);
+        let states: Vec<_> =
+            listed["requests"].as_array().unwrap().iter().map(|it| it["state"].clone()).collect();
+        assert_eq!(states, [json!("pending"), json!("complete")]);
+        let file = &listed["files"][0];
+        assert_eq!((&file["sender"], &file["reflector"]), (&json!("d1"), &json!("d2")));
+        assert!(fs::read(file["path"].as_str().unwrap()).unwrap().starts_with(b"PAR1"));
+        let incarnation = file["incarnation"].as_str().unwrap().to_owned();
+        let left = self.lab.devices[0].folder("/tmp").join("agent/receipts").join(incarnation);
+        wait_until("receipts of samples on the node", || left.exists());
+        assert_eq!(self.node("d1")["missing"], json!(0));
+        let table = stdout(&sandbox.dwell(&["hub", "samples", "list"]));
+        assert!(table.contains("pending") && table.contains("d1:d2   mesh"), "{table}");
     }
 
     /// The receipts that the hub left on a device, by incarnation.
@@ -166,6 +202,7 @@ fn mesh_of_agents_is_collected_over_ssh() {
     let one_way =
         sandbox.dwell(&["query", "d1:d2", "--metric", "one_way_forward", "--last", "10m"]);
     assert!(stdout(&one_way).contains("one_way_forward_ns"), "{one_way:?}");
+    test.collects_requested_samples();
     // A run on the devices pauses their agents.
     let plan = "version = 1\nname = \"p\"\n[topology]\nroles = [\"sender\", \"receiver\"]\n[ping]\n\
                 from = \"sender\"\nto = \"receiver\"\nprotocol = \"icmp\"\nduration = \"6s\"\n\

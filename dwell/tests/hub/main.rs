@@ -2,6 +2,7 @@
 
 mod alerts;
 mod collection;
+mod examples;
 #[path = "../controller/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests of the controller")]
 mod fixture;

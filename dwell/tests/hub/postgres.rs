@@ -41,7 +41,7 @@ fn commands_use_the_database_of_the_url() {
     );
     let applied = sandbox.dwell(&["hub", "schedule", "apply", &schedule, "--database", &url]);
     assert!(stderr(&applied).contains("applied as version 1"), "{}", stderr(&applied));
-    fill(&mut PostgresStore::open(&url, None).unwrap());
+    fill(&mut PostgresStore::open(&url, None).unwrap(), "a", "b");
     let history = sandbox.dwell(&["hub", "schedule", "history", "1", "--database", &url]);
     assert!(stdout(&history).contains("mesh = \"all\""));
     let nodes = object(&sandbox.dwell(&["hub", "nodes", "--json", "--database", &url]));
@@ -59,7 +59,7 @@ fn restored_backup_gives_the_same_answers() {
     let Some(server) = server("restored_backup_gives_the_same_answers") else { return };
     server.execute("postgres", "CREATE DATABASE dwell");
     let (url, sandbox) = (server.url("dwell"), Sandbox::new());
-    fill(&mut PostgresStore::open(&url, None).unwrap());
+    fill(&mut PostgresStore::open(&url, None).unwrap(), "a", "b");
     let (from, to) = (Timestamp::now() - SignedDuration::from_hours(3), Timestamp::now());
     let (from, to) = (from.to_string(), to.to_string());
     let range = ["query", "a:b", "--format", "csv", "--from", &from, "--to", &to];
@@ -81,11 +81,11 @@ fn restored_backup_gives_the_same_answers() {
     run("pg_restore", &["--no-owner", "--exit-on-error", "--dbname", "restored", file]);
     assert_eq!(query("restored"), before);
     // The restored database is one that a hub can use.
-    fill(&mut PostgresStore::open(&server.url("restored"), None).unwrap());
+    fill(&mut PostgresStore::open(&server.url("restored"), None).unwrap(), "a", "b");
     // A copy of the file of SQLite.
     let data = sandbox.data();
     std::fs::create_dir_all(&data).unwrap();
-    fill(&mut SqliteStore::open(&data).unwrap());
+    fill(&mut SqliteStore::open(&data).unwrap(), "a", "b");
     let copied = sandbox.path("copy");
     std::fs::create_dir(&copied).unwrap();
     let copy = format!("VACUUM INTO '{}'", copied.join("hub.sqlite").display());

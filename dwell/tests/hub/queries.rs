@@ -18,16 +18,21 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A data directory with the records of [`fill`].
+/// A data directory with the records of [`fill`] of `a:b`.
 fn sandbox() -> Sandbox {
+    sandbox_of("a", "b")
+}
+
+/// The same of another pair.
+pub(crate) fn sandbox_of(sender: &str, reflector: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     std::fs::create_dir_all(sandbox.data()).unwrap();
-    fill(&mut SqliteStore::open(&sandbox.data()).unwrap());
+    fill(&mut SqliteStore::open(&sandbox.data()).unwrap(), sender, reflector);
     sandbox
 }
 
 /// Stores five minutes of a pair, one second per probe, an hour ago.
-pub(crate) fn fill(store: &mut dyn HubStore) {
+pub(crate) fn fill(store: &mut dyn HubStore, sender: &str, reflector: &str) {
     let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();
     let start_wall_ns = (now - 3_600 * SECOND).div_euclid(300 * SECOND) * 300 * SECOND;
     let mut delays = DelayRollup::default();
@@ -35,13 +40,17 @@ pub(crate) fn fill(store: &mut dyn HubStore) {
     let counts =
         ProbeCounts { sent: 300, received: 290, lost: 9, late: 1, ..ProbeCounts::default() };
     let record = Record {
-        identity: Identity { node: name("a"), incarnation: Incarnation(1), sequence: 1 },
+        identity: Identity { node: name(sender), incarnation: Incarnation(1), sequence: 1 },
         wall_ns: start_wall_ns + 301 * SECOND,
         boot_ns: 301 * SECOND,
         boot_id: BootId([1; 16]),
         body: Body::Rollup(Rollup {
             level: Level::FiveMinutes,
-            stream: Stream { reflector: name("b"), protocol: name("stamp"), entry: name("mesh+b") },
+            stream: Stream {
+                reflector: name(reflector),
+                protocol: name("stamp"),
+                entry: name(&format!("mesh+{reflector}")),
+            },
             schedule_version: 1,
             start_wall_ns,
             start_boot_ns: 0,
@@ -54,7 +63,7 @@ pub(crate) fn fill(store: &mut dyn HubStore) {
     let mut message = Vec::new();
     record.encode(&mut message).unwrap();
     message.extend_from_slice(b"noise");
-    let delivery = Delivery { node: &name("a"), arrival_ns: now, message: &message };
+    let delivery = Delivery { node: &name(sender), arrival_ns: now, message: &message };
     ingest(store, &[delivery], &Rules::default()).unwrap();
 }
 
@@ -129,4 +138,43 @@ fn node_list_names_what_is_wrong() {
     );
     let table = stdout(&sandbox.dwell(&["hub", "nodes"]));
     assert!(table.contains("note: a: 1 bad records, kept raw"), "{table}");
+}
+
+#[test]
+fn samples_are_requested_for_known_pairs_and_listed() {
+    let sandbox = sandbox();
+    let samples = |arguments: &[&str]| sandbox.dwell(&[&["hub", "samples"], arguments].concat());
+    for (arguments, wrong) in [
+        (&["request", "a:b"][..], "--last"),
+        (&["request", "a:c", "--last", "1h"], "no roll-ups of a:c"),
+        (&["request", "a:b", "--from", "2026-11-02", "--to", "2026-11-01"], "span is empty"),
+        (&["request", "a:b", "--from", "2026-11-02"], "--to"),
+        (&["request", "a:b", "--last", "1h", "--to", "2026-11-01"], "--to"),
+    ] {
+        let refused = samples(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {refused:?}");
+        assert!(stderr(&refused).contains(wrong), "{arguments:?}: {}", stderr(&refused));
+    }
+    let requested =
+        samples(&["request", "a:b", "--from", "2026-11-01", "--to", "2026-11-01T01:00:00Z"]);
+    assert!(stderr(&requested).contains("request 1: "), "{requested:?}");
+    assert!(stderr(&samples(&["request", "a:b", "--last", "2h"])).contains("request 2: "));
+    let listed = crate::fixture::object(&samples(&["list", "--format", "json"]));
+    assert_matches_schema("dwell.hub-samples", &listed);
+    let first = &listed["requests"][0];
+    assert_eq!(
+        (&first["from"], &first["to"], &first["state"], &first["files"]),
+        (
+            &json!("2026-11-01T00:00:00Z"),
+            &json!("2026-11-01T01:00:00Z"),
+            &json!("pending"),
+            &json!(0)
+        )
+    );
+    assert_eq!((listed["requests"].as_array().unwrap().len(), &listed["files"]), (2, &json!([])));
+    let table = stdout(&samples(&["list"]));
+    assert!(table.starts_with("request  pair  from"), "{table}");
+    let missing = Sandbox::new();
+    let refused = missing.dwell(&["hub", "samples", "request", "a:b", "--last", "1h"]);
+    assert_eq!((refused.status.code(), missing.data().exists()), (Some(2), false), "{refused:?}");
 }

@@ -18,7 +18,8 @@ mod sys;
 mod timestamps;
 
 pub use host::{
-    activity, cgroup, cpu, cpu_idle, interface, machine, netns, process, random, tap, wireless,
+    activity, cgroup, cpu, cpu_idle, interface, machine, netns, plain_file, process, random, tap,
+    wireless,
 };
 pub use pacing::{cache_warming, pacer, train};
 pub use sockets::{batch, datagram, gate, icmp, poller, port, tcp, tcp_info};

@@ -39,7 +39,8 @@ impl Records {
             let (from, until) =
                 (from.map_or(0, |from| from.offset), until.map_or(len, |u| u.offset));
             let content = &content[from as usize..content.len().min(until as usize)];
-            let selection = select_records(content, &self.receipts, 2 * self.record_len(), message);
+            let selection =
+                select_records(content, &self.receipts, None, 2 * self.record_len(), message);
             let file = RecordFile { start: 1, incarnation: INCARNATION, first: 1 };
             let next = SpoolCursor { file, offset: from + selection.used as u64 };
             Ok(Reached { next: Some(next), has_more: selection.is_full })

@@ -16,20 +16,20 @@ use crate::state;
 const READ_BATCH: usize = 5;
 
 /// A spool in memory.
-struct Spool {
-    status: Option<StatusFile>,
-    records: BTreeMap<Level, Vec<Record>>,
-    receipts: BTreeMap<Incarnation, RangeSet>,
+pub(crate) struct Spool {
+    pub(crate) status: Option<StatusFile>,
+    pub(crate) records: BTreeMap<Level, Vec<Record>>,
+    pub(crate) receipts: BTreeMap<Incarnation, RangeSet>,
     schedules: Vec<NodeSchedule>,
     /// Number of answers until the connection breaks.
-    answers_left: usize,
+    pub(crate) answers_left: usize,
 }
 
 #[derive(Debug)]
-struct Broken;
+pub(crate) struct Broken;
 
 impl Spool {
-    fn new(node: &str) -> Self {
+    pub(crate) fn new(node: &str) -> Self {
         let status = StatusFile {
             node: name(node),
             incarnation: Incarnation(1),
@@ -52,7 +52,7 @@ impl Spool {
     }
 
     /// Records without a receipt.
-    fn kept(&self) -> BTreeSet<u64> {
+    pub(crate) fn kept(&self) -> BTreeSet<u64> {
         let sequences = self.records.values().flatten().map(|record| record.identity.sequence);
         let receipts = self.receipts.get(&Incarnation(1)).cloned().unwrap_or_default();
         sequences.filter(|sequence| !receipts.contains(*sequence)).collect()
@@ -110,7 +110,7 @@ fn filled() -> (Spool, usize) {
     (spool, 35)
 }
 
-fn store() -> (Mutex<SqliteStore>, tempfile::TempDir) {
+pub(crate) fn store() -> (Mutex<SqliteStore>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     (Mutex::new(SqliteStore::open(dir.path()).unwrap()), dir)
 }

@@ -6,6 +6,7 @@ mod collect;
 mod order;
 mod postgres;
 mod postgres_server;
+mod samples;
 mod state;
 mod suite;
 

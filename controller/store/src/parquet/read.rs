@@ -1,5 +1,6 @@
 //! Reads selected columns of sample files in batches, in writing order.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,13 @@ impl ParquetReader {
     pub(crate) fn columns(&self) -> Vec<Column> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
         schema.columns().iter().filter_map(|column| Column::named(column.name())).collect()
+    }
+
+    /// Returns the metadata of the file.
+    pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
+        let pairs = self.reader.metadata().file_metadata().key_value_metadata();
+        let pairs = pairs.into_iter().flatten();
+        pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?))).collect()
     }
 
     /// Passes all rows to `each` in batches, with these columns.

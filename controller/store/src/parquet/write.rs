@@ -26,6 +26,8 @@ pub(crate) struct SampleWriter {
     file: PartialFile,
     /// Columns that the file always has. The first row group may add others.
     columns: Vec<Column>,
+    /// Metadata besides the usual ones.
+    about: Vec<(&'static str, String)>,
     group: Option<Group>,
     rows: u64,
 }
@@ -55,7 +57,12 @@ pub(crate) struct Written {
 impl SampleWriter {
     pub(crate) fn new(path: &Path, wanted: &[Column]) -> Self {
         let file = PartialFile::new(path.to_owned());
-        Self { file, columns: wanted.to_vec(), group: None, rows: 0 }
+        Self { file, columns: wanted.to_vec(), about: Vec::new(), group: None, rows: 0 }
+    }
+
+    /// With more metadata.
+    pub(crate) fn with_metadata(self, about: Vec<(&'static str, String)>) -> Self {
+        Self { about, ..self }
     }
 
     /// Appends rows.
@@ -88,7 +95,7 @@ impl SampleWriter {
     fn write(&mut self, group: Group) -> Result<(), StoreError> {
         if !self.file.is_created() {
             self.columns = group.numbers.keys().copied().collect();
-            self.file.create(layout(&self.columns))?;
+            self.file.create(layout(&self.columns, std::mem::take(&mut self.about)))?;
         }
         if group.rows == 0 {
             return Ok(());
@@ -160,7 +167,10 @@ impl Group {
     }
 }
 
-fn layout(columns: &[Column]) -> Result<(TypePtr, WriterPropertiesPtr), ParquetError> {
+fn layout(
+    columns: &[Column],
+    mut about: Vec<(&'static str, String)>,
+) -> Result<(TypePtr, WriterPropertiesPtr), ParquetError> {
     let integer = |bit_width, is_signed| Some(LogicalType::integer(bit_width, is_signed));
     let [id, state, reordered, void] = FIXED_COLUMNS;
     let mut fields = vec![
@@ -174,6 +184,7 @@ fn layout(columns: &[Column]) -> Result<(TypePtr, WriterPropertiesPtr), ParquetE
     }
     let schema = Type::group_type_builder("samples").with_fields(fields).build()?;
     let states: Vec<_> = State::ALL.iter().map(|state| state.name()).collect();
-    let properties = properties("samples/1", &[("dwell.states", states.join(","))]);
+    about.push(("dwell.states", states.join(",")));
+    let properties = properties("samples/1", &about);
     Ok((Arc::new(schema), Arc::new(properties.build())))
 }

@@ -1,6 +1,9 @@
 //! Configuration and counters of a pinger.
 
-use dwell_units::Nanos;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+/// Maximum time by which a probe of the warm-up is postponed.
+const MAX_WARM_UP_DELAY: Nanos = Nanos::from_secs(1);
 
 /// Departure schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,29 @@ impl Config {
                 self.timeout.0 / interval.0.max(1) < Self::MAX_WINDOW as i64
             }
             ProbeSchedule::Closed { .. } => true,
+        }
+    }
+
+    /// Time by which the next probe is postponed if it is skipped. Not generic, as the pinger is.
+    #[inline(never)]
+    pub(super) fn skipped_time(&self, is_warming_up: bool) -> Nanos {
+        let interval = self.departures.interval();
+        let wait = if is_warming_up { interval.min(MAX_WARM_UP_DELAY) } else { interval };
+        wait.max(self.warm_up_interval)
+    }
+
+    /// The first departure at `earliest` or later of a schedule with a departure at `phase`.
+    #[inline(never)]
+    pub(super) fn in_phase(
+        &self,
+        phase: Option<Instant<Monotonic>>,
+        earliest: Instant<Monotonic>,
+    ) -> Instant<Monotonic> {
+        match (phase, self.departures) {
+            (Some(phase), ProbeSchedule::Open { interval }) => {
+                earliest.saturating_add(Nanos((phase - earliest).0.rem_euclid(interval.0.max(1))))
+            }
+            _ => earliest,
         }
     }
 

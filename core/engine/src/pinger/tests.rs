@@ -293,6 +293,33 @@ fn stall_causes_no_burst_if_overdue_probes_are_skipped() {
 }
 
 #[test]
+fn phase_of_an_earlier_run_is_kept_after_the_warm_up() {
+    for phase in [-40 * MS, 3 * MS, 100_003 * MS] {
+        let mut simulation = Simulation::new(Config { warm_up: 4, ..open(3, 10 * MS, 50 * MS) });
+        simulation.pinger.keep_phase(Instant::from_nanos(phase));
+        let simulation = simulation.run(|_, _| vec![MS / 2]);
+        let counted = simulation.departures.iter().filter(|(id, _)| *id >= 0);
+        let due: Vec<_> = counted.map(|(_, at)| at.rem_euclid(10 * MS)).collect();
+        assert_eq!(due, [phase.rem_euclid(10 * MS); 3]);
+        assert_eq!(simulation.departures.len(), 7);
+        assert!(simulation.departures[6].1 < 50 * MS, "{:?}", simulation.departures);
+    }
+}
+
+#[test]
+fn skipped_departures_keep_the_phase_and_the_ids() {
+    let mut simulation = Simulation::new(Config { warm_up: 1, ..open(2, 10 * MS, 50 * MS) });
+    simulation.pinger.keep_phase(Instant::from_nanos(3 * MS));
+    simulation.pinger.skip_departure();
+    assert_eq!(simulation.pinger.departure().unwrap().as_nanos(), 10 * MS);
+    simulation.now = 10 * MS;
+    simulation.iterate(|_, _| vec![MS]);
+    simulation.pinger.skip_departure();
+    let simulation = simulation.run(|_, _| vec![MS]);
+    assert_eq!(simulation.departures, [(-1, 10 * MS), (0, 23 * MS), (1, 33 * MS)]);
+}
+
+#[test]
 fn overtaken_reply_is_reordered_and_received() {
     let reply_delays: ReplyDelays = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
     let simulation = Simulation::new(open(10, 10 * MS, 50 * MS)).run(reply_delays);

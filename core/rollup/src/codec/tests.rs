@@ -157,6 +157,15 @@ fn unknown_version_keeps_its_identity() {
 }
 
 #[test]
+fn time_of_writing_is_read_from_a_known_version_only() {
+    let mut bytes = encoded(&record(1, samples(50)));
+    assert_eq!(written_at(&bytes), Some(1_700_000_000_000_000_000));
+    assert_eq!([&bytes[..HEAD_LEN + 9], &[]].map(written_at), [None, None]);
+    bytes[0] = VERSION + 1;
+    assert_eq!(written_at(&bytes), None);
+}
+
+#[test]
 fn cut_record_is_damaged_and_a_complete_one_before_it_is_not() {
     let (first, second) = (encoded(&record(1, samples(50))), encoded(&record(2, samples(50))));
     for cut in 1..second.len() {

@@ -277,3 +277,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn start_of_interval_ignores_the_noise_of_pairings() {
+    // Nanoseconds by which a later pairing differs, and the start of the interval in it.
+    for (noise, start) in [
+        (-12, 1_700_000_100_000_000_000),
+        (15, 1_700_000_100_000_000_000),
+        (-1_000_000, 1_700_000_100_000_000_000),
+        (1_000_000, 1_700_000_100_000_000_000),
+        (-1_000_001, 1_700_000_099_998_999_999),
+        (400_000_000, 1_700_000_100_400_000_000),
+    ] {
+        let mut collector = collector();
+        record(&mut collector, &sample(0, 2_000, State::Received, Nanos(500)));
+        let later = Pairing { real: pairing().real + Nanos(noise), ..pairing() };
+        let mut rollups = Vec::new();
+        collector.finish(&clocks(later), &mut |rollup| rollups.push(rollup));
+        assert!(rollups.iter().all(|rollup| rollup.start_wall_ns == start), "{noise}: {rollups:?}");
+        assert_eq!(rollups.len(), 2);
+    }
+}

@@ -13,13 +13,13 @@ use dwell_hub::alert::recover;
 use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
-    accept_clock, expire, simultaneous_agents, store_unknown_versions,
+    accept_clock, expire, expire_samples, simultaneous_agents, store_unknown_versions,
 };
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::chain;
 use dwell_results::device::KnownDevice;
 use dwell_rollup::{Incarnation, Level, Name, NodeSchedule, RangeSet, SpoolCursor, StatusFile};
-use dwell_store::{HubLock, Store, StoreError};
+use dwell_store::{HubLock, Store, StoreError, remove_partial_samples};
 use dwell_units::Nanos;
 
 use super::super::data::{DataArgs, say_problem};
@@ -45,6 +45,9 @@ const MAX_INTERVAL: Duration = Duration::from_secs(50);
 /// Time between checks whether two agents of a node run at once, which read all its incarnations.
 const SIMULTANEOUS_INTERVAL: Duration = Duration::from_secs(600);
 
+/// Default number of days for which samples are kept.
+const DEFAULT_SAMPLES_DAYS: u32 = 90;
+
 /// Maximum number of reasons of bad records that are printed per round.
 const MAX_REASONS: usize = 3;
 
@@ -59,10 +62,10 @@ pub(super) struct EmbeddedArgs {
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = interval)]
     interval: Duration,
 
-    /// Days to keep rows of a resolution: 10s, 5m, 1h or 1d; may be repeated [default: 10s=3, 5m=90,
-    /// 1h=800, 1d=3660]
-    #[arg(long, value_name = "RESOLUTION=DAYS", value_parser = keep)]
-    keep: Vec<(Resolution, u32)>,
+    /// Days to keep samples, or rows of a resolution: samples, 10s, 5m, 1h or 1d; may be repeated
+    /// [default: samples=90, 10s=3, 5m=90, 1h=800, 1d=3660]
+    #[arg(long, value_name = "WHAT=DAYS", value_parser = keep)]
+    keep: Vec<(Kept, u32)>,
 
     /// Collect from the devices with this tag; may be repeated [default: all devices]
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
@@ -82,11 +85,22 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-fn keep(text: &str) -> Result<(Resolution, u32), String> {
-    let wrong = || "write it like 10s=7: 10s, 5m, 1h or 1d, and a number of days".to_owned();
-    let (resolution, days) = text.split_once('=').ok_or_else(wrong)?;
-    let resolution = Resolution::named(resolution).ok_or_else(wrong)?;
-    Ok((resolution, days.parse().map_err(|_| wrong())?))
+/// What is kept for a number of days.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Samples,
+    Rows(Resolution),
+}
+
+fn keep(text: &str) -> Result<(Kept, u32), String> {
+    let wrong =
+        || "write it like 10s=7: samples, 10s, 5m, 1h or 1d, and a number of days".to_owned();
+    let (what, days) = text.split_once('=').ok_or_else(wrong)?;
+    let kept = match what {
+        "samples" => Kept::Samples,
+        resolution => Kept::Rows(Resolution::named(resolution).ok_or_else(wrong)?),
+    };
+    Ok((kept, days.parse().map_err(|_| wrong())?))
 }
 
 /// Everything that the threads share.
@@ -94,6 +108,9 @@ struct Shared {
     store: Mutex<Box<dyn HubStore + Send>>,
     binaries: NodeBinaries,
     rules: Rules,
+    /// The data directory.
+    dir: PathBuf,
+    samples_days: u32,
     interval: Duration,
     stop: Arc<AtomicBool>,
 }
@@ -105,8 +122,12 @@ pub(super) fn run(
     data: &DataArgs,
 ) -> Result<Exit, Failure> {
     let mut retention = Retention::default();
-    for (resolution, days) in &args.keep {
-        retention.set(*resolution, *days);
+    let mut samples_days = DEFAULT_SAMPLES_DAYS;
+    for (kept, days) in &args.keep {
+        match kept {
+            Kept::Samples => samples_days = *days,
+            Kept::Rows(resolution) => retention.set(*resolution, *days),
+        }
     }
     retention.check().map_err(|error| Failure::usage(format!("--keep: {error}")))?;
     let program = std::env::current_exe().context("cannot locate the dwell executable")?;
@@ -115,6 +136,7 @@ pub(super) fn run(
     let dir = data.data.clone();
     let catalogue = data.open()?;
     let _lock = HubLock::take(&dir)?;
+    remove_partial_samples(&dir)?;
     let mut store = database.open(data)?;
     let rules = Rules { retention, ..Rules::default() };
     if args.accept_clock {
@@ -128,6 +150,8 @@ pub(super) fn run(
         store: Mutex::new(store),
         binaries: NodeBinaries::find(&program)?,
         rules,
+        dir,
+        samples_days,
         interval: args.interval,
         stop,
     });
@@ -139,7 +163,7 @@ pub(super) fn run(
     }
     let alerting = alerting::start(stores, &known, &shared.stop);
     let tags = args.tag.clone();
-    let mut hub = Supervisor { shared, tags, dir, known, collecting: BTreeMap::new() };
+    let mut hub = Supervisor { shared, tags, known, collecting: BTreeMap::new() };
     hub.run(&catalogue);
     for thread in alerting {
         let _ = thread.join();
@@ -152,7 +176,6 @@ pub(super) fn run(
 struct Supervisor {
     shared: Arc<Shared>,
     tags: Vec<String>,
-    dir: PathBuf,
     /// Names of the devices, for alerts.
     known: KnownNodes,
     collecting: BTreeMap<String, Collecting>,
@@ -175,7 +198,7 @@ impl Supervisor {
                 say(&format!("dwell: devices are not read: {}", chain(&error)));
             }
             if !announced {
-                let (dir, count) = (self.dir.display(), self.collecting.len());
+                let (dir, count) = (self.shared.dir.display(), self.collecting.len());
                 say(&format!("dwell: hub started on {dir}, {count} devices"));
                 announced = true;
             }
@@ -241,9 +264,13 @@ impl Supervisor {
     }
 
     fn expire(&self) {
-        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = expire(&mut *store, &self.shared.rules.retention, now_ns()) {
-            say(&format!("dwell: expired rows are not removed yet: {}", chain(&error)));
+        let Shared { store, rules, dir, samples_days, .. } = &*self.shared;
+        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ns = now_ns();
+        if let Err(error) = expire(&mut *store, &rules.retention, now_ns)
+            .and_then(|_| expire_samples(&mut *store, dir, *samples_days, now_ns))
+        {
+            say(&format!("dwell: expired rows and samples are not removed yet: {}", chain(&error)));
         }
     }
 }
@@ -275,7 +302,16 @@ impl NodeSpool for SshSpool {
         level: Level,
         from: Option<SpoolCursor>,
     ) -> Result<(Vec<u8>, Option<SpoolCursor>, bool), FleetError> {
-        let read = self.0.read(level, from)?;
+        let read = self.0.read(level, from, None)?;
+        Ok((read.records, read.next, read.has_more))
+    }
+
+    fn read_samples(
+        &mut self,
+        from: Option<SpoolCursor>,
+        written_ns: (i64, i64),
+    ) -> Result<(Vec<u8>, Option<SpoolCursor>, bool), FleetError> {
+        let read = self.0.read(Level::Samples, from, Some(written_ns))?;
         Ok((read.records, read.next, read.has_more))
     }
 
@@ -317,7 +353,7 @@ fn collect_over(
     is_stopped: &dyn Fn() -> bool,
     stop: &AtomicBool,
 ) -> String {
-    let mut collector = Collector::new(node.clone(), shared.rules);
+    let mut collector = Collector::new(node.clone(), shared.rules).with_samples(&shared.dir);
     while !is_stopped() {
         match collector.round(&mut spool, &shared.store, now_ns) {
             Ok(round) => {

@@ -6,6 +6,7 @@ mod database;
 mod embedded;
 mod maintenance;
 mod nodes;
+mod samples;
 mod schedule;
 
 use dwell_node_cli::{Exit, Failure};
@@ -41,6 +42,8 @@ enum HubCommand {
     Alerts(alerts::Args),
     /// Suppress alerts about a node for some time
     Maintenance(maintenance::Args),
+    /// Request samples of probes, and list those that are stored
+    Samples(samples::Args),
 }
 
 impl Args {
@@ -51,6 +54,7 @@ impl Args {
             Some(HubCommand::Nodes(args)) => &args.data,
             Some(HubCommand::Alerts(args)) => args.data(),
             Some(HubCommand::Maintenance(args)) => &args.data,
+            Some(HubCommand::Samples(args)) => args.data(),
             None => &self.data,
         }
     }
@@ -64,6 +68,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Some(HubCommand::Nodes(args)) => nodes::run(args),
         Some(HubCommand::Alerts(args)) => alerts::run(args),
         Some(HubCommand::Maintenance(args)) => maintenance::run(args),
+        Some(HubCommand::Samples(args)) => samples::run(args),
         None => embedded::run(&args.embedded, &args.database, &args.data),
     }
 }

@@ -25,7 +25,7 @@ use anyhow::Context as _;
 use dwell_io::{clock, machine, process};
 use dwell_rollup::{
     BootId, Incarnation, MAX_SCHEDULE_LEN, Name, NodeClocks, NodeSchedule, Pause, PauseInterval,
-    Refusal, SCHEDULE_FILE, Status, StepWatch, StreamFault,
+    Refusal, SCHEDULE_FILE, SendBudget, Status, StepWatch, StreamFault,
 };
 use dwell_units::Nanos;
 use rand::{Rng, SeedableRng};
@@ -37,7 +37,7 @@ use reflector::AgentReflector;
 use spool::{Incarnations, Spool, SpoolOptions};
 use spool_access::read_small;
 use spool_thread::SpoolThread;
-use stream::{AgentStream, Counted};
+use stream::{AgentStream, Counted, NodeLimits};
 
 /// Interval between turns of the agent.
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
@@ -54,8 +54,8 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(300);
 /// Minimum interval between status records.
 const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum time for streams and the reflector to end.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time for streams and the reflector to end. procd kills a process 5 s after its request.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum number of pauses that a status names.
 const MAX_PAUSES: usize = 100;
@@ -102,6 +102,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 struct Agent {
     config: AgentConfig,
+    limits: Arc<NodeLimits>,
     spool: SpoolThread,
     random: Xoshiro256PlusPlus,
     watch: StepWatch,
@@ -155,7 +156,10 @@ impl Agent {
         let watch = StepWatch::new(pairing);
         let clocks = node_clocks(&watch, clock::suspended());
         let reflector = config.reflect.clone().map(AgentReflector::new);
+        let budget = SendBudget::new(&config.limits, clock::monotonic());
+        let limits = NodeLimits { limits: config.limits.clone(), budget };
         let mut agent = Self {
+            limits: Arc::new(limits),
             admitted: config.merged(None).0,
             config,
             spool,
@@ -230,6 +234,7 @@ impl Agent {
     /// Reads the files of carriers, and starts and stops what should run.
     fn control(&mut self) {
         self.last_control = Instant::now();
+        self.limits.budget.tend(clock::monotonic());
         self.read_schedule();
         self.read_pause();
         let is_paused = self.pause.is_some();
@@ -263,10 +268,10 @@ impl Agent {
                 continue;
             }
             let interval = entry.interval.0.max(1) as u64;
-            let phase = Duration::from_nanos(self.random.next_u64() % interval);
+            let phase = Nanos((self.random.next_u64() % interval) as i64);
             let name = entry.name.clone();
             let pairing = self.watch.last();
-            match AgentStream::start(entry, version, phase, &self.config.limits, pairing) {
+            match AgentStream::start(entry, version, phase, &self.limits, pairing) {
                 Ok(stream) => {
                     self.streams.push(stream);
                     self.last_start = Some(Instant::now());

@@ -8,7 +8,7 @@ use std::path::Path;
 use dwell_rollup::{PAUSE_FILE, PAUSE_LOCK_FILE};
 use serde_json::Value;
 
-use super::spool_access::read_small;
+use super::spool_access::{open_to_read, read_small};
 
 /// Maximum length of a request in bytes.
 const MAX_PAUSE_LEN: usize = 4_096;
@@ -33,7 +33,7 @@ pub(super) fn requested(dir: &Path) -> Option<String> {
 
 /// The reason of a process that holds the lock.
 fn held(dir: &Path) -> Option<String> {
-    let file = File::open(dir.join(PAUSE_LOCK_FILE)).ok()?;
+    let file = open_to_read(&dir.join(PAUSE_LOCK_FILE)).ok()?;
     match file.try_lock() {
         // Released when the file is closed.
         Ok(()) | Err(TryLockError::Error(_)) => None,

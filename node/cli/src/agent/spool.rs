@@ -12,13 +12,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use dwell_io::plain_file;
 use dwell_rollup::{
     Body, BootId, DroppedRecords, Identity, Incarnation, Level, Name, PAUSE_LOCK_FILE, Piece,
     RECEIPTS_DIR, RangeSet, Record, RecordFile, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolState,
     Status, StatusFile, level_dir, pieces,
 };
 
-use super::spool_access::{read_receipts, read_small, record_files, record_path, write_whole};
+use super::spool_access::{
+    open_lock, read_from, read_receipts, read_small, record_files, record_path, sync_dir_of,
+    write_whole,
+};
 
 /// Maximum length of a file with records; a smaller spool has shorter files.
 const MAX_FILE_LEN: u64 = 1 << 20;
@@ -113,8 +117,12 @@ impl Spool {
         let below = SPOOL_LEVELS.map(level_dir).into_iter().chain([RECEIPTS_DIR.to_owned()]);
         for below in below {
             let mut builder = DirBuilder::new();
-            builder.recursive(true).mode(0o770).create(dir.join(below)).with_context(cannot)?;
+            let below = dir.join(below);
+            builder.recursive(true).mode(0o770).create(&below).with_context(cannot)?;
+            sync_dir_of(&below).with_context(cannot)?;
         }
+        // The directory above may belong to others.
+        let _ = sync_dir_of(dir);
         let lock = lock(dir)?;
         // So that other members of the group can lock it.
         open_lock(&dir.join(PAUSE_LOCK_FILE)).with_context(cannot)?;
@@ -164,7 +172,7 @@ impl Spool {
                 fs::remove_file(&path)?;
                 continue;
             }
-            let content = fs::read(&path)?;
+            let content = read_from(&path, 0)?;
             let mut sequences = RangeSet::new();
             let mut len = 0;
             let mut damaged = 0;
@@ -186,7 +194,7 @@ impl Spool {
                 continue;
             }
             if damaged > 0 {
-                OpenOptions::new().write(true).open(&path)?.set_len(len)?;
+                plain_file::open(OpenOptions::new().write(true), &path)?.set_len(len)?;
             }
             self.levels[at].closed.push_back(ClosedFile { file, len, sequences });
         }
@@ -323,7 +331,8 @@ impl Spool {
                 let file = RecordFile { start: state.starts, incarnation, first: sequence };
                 let mut new = OpenOptions::new();
                 let path = record_path(&options.dir, level, &file);
-                let handle = new.write(true).create_new(true).mode(0o660).open(path)?;
+                let handle = new.write(true).create_new(true).mode(0o660).open(&path)?;
+                sync_dir_of(&path)?;
                 files.open.insert(OpenFile {
                     handle,
                     content: ClosedFile { file, len: 0, sequences: RangeSet::new() },
@@ -396,7 +405,9 @@ impl Spool {
         self.state.last_dropped = Some(*file);
         let is_noted = self.write_state().is_ok();
         self.note_failure(|spool| {
-            fs::remove_file(record_path(spool.dir(), level, file))?;
+            let path = record_path(spool.dir(), level, file);
+            fs::remove_file(&path)?;
+            sync_dir_of(&path)?;
             if is_noted { Ok(()) } else { spool.write_state() }
         });
     }
@@ -490,10 +501,6 @@ impl Files {
 /// Whether there is no room, which deleting files may change.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o660).open(path)
 }
 
 /// Locks the spool for this process.

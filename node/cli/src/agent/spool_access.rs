@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use dwell_io::plain_file;
 use dwell_rollup::{
     DEFAULT_SPOOL_DIR, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
     PAUSE_LOCK_FILE, Pause, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
@@ -44,8 +45,11 @@ pub(crate) fn record_files(dir: &Path, level: Level) -> io::Result<Vec<RecordFil
     };
     let mut files = Vec::new();
     for entry in entries {
-        let name = entry?.file_name();
-        files.extend(name.to_str().and_then(|name| name.parse::<RecordFile>().ok()));
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let name = entry.file_name();
+            files.extend(name.to_str().and_then(|name| name.parse::<RecordFile>().ok()));
+        }
     }
     files.sort_unstable();
     Ok(files)
@@ -56,11 +60,13 @@ pub(crate) fn record_path(dir: &Path, level: Level, file: &RecordFile) -> PathBu
     dir.join(level_dir(level)).join(file.to_string())
 }
 
-/// Reads the next records of a level. A file that the agent deletes at the same time is skipped.
+/// Reads the next records of a level; only those `written` from the first to the second time on
+/// CLOCK_REALTIME, if it is given. A file that the agent deletes at the same time is skipped.
 pub(crate) fn read_records(
     dir: &Path,
     level: Level,
     from: Option<SpoolCursor>,
+    written: Option<(i64, i64)>,
 ) -> io::Result<Batch> {
     let mut batch = Batch { next: from, ..Batch::default() };
     let mut receipts: Option<(Incarnation, RangeSet)> = None;
@@ -80,7 +86,7 @@ pub(crate) fn read_records(
             None => read_receipts(dir, file.incarnation)?,
         };
         let Selection { used, is_full } =
-            select_records(&content, &receipted, MAX_MESSAGE_LEN, &mut batch.records);
+            select_records(&content, &receipted, written, MAX_MESSAGE_LEN, &mut batch.records);
         batch.next = Some(SpoolCursor { file, offset: offset + used as u64 });
         if is_full {
             batch.has_more = true;
@@ -91,8 +97,20 @@ pub(crate) fn read_records(
     Ok(batch)
 }
 
-fn read_from(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+/// Opens a file that another user of the spool's group may have put there.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    plain_file::open(OpenOptions::new().read(true), path)
+}
+
+/// Opens the file of a lock, creating it if needed.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    plain_file::open(options.write(true).create(true).truncate(false).mode(0o660), path)
+}
+
+/// Reads a file from an offset to its end.
+pub(super) fn read_from(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
+    let mut file = open_to_read(path)?;
     file.seek(SeekFrom::Start(offset))?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
@@ -146,9 +164,7 @@ pub(crate) fn read_status(dir: &Path) -> io::Result<Option<Value>> {
 /// Pauses the agent until the returned file is dropped, or this process ends. `None` if there is no
 /// spool.
 pub(crate) fn hold_pause(dir: &Path, reason: &str) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    let path = dir.join(PAUSE_LOCK_FILE);
-    let mut file = match options.write(true).create(true).truncate(false).mode(0o660).open(path) {
+    let mut file = match open_lock(&dir.join(PAUSE_LOCK_FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -162,7 +178,7 @@ pub(crate) fn hold_pause(dir: &Path, reason: &str) -> io::Result<Option<File>> {
 
 /// Reads a small text file; `None` if it does not exist.
 pub(super) fn read_small(path: &Path, max_len: usize) -> io::Result<Option<String>> {
-    let file = match File::open(path) {
+    let file = match open_to_read(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -176,7 +192,13 @@ pub(super) fn read_small(path: &Path, max_len: usize) -> io::Result<Option<Strin
     Ok(Some(text))
 }
 
-/// Replaces a file, so that a reader sees the old or the new content, also after a crash.
+/// Writes the name of a file to the medium.
+pub(super) fn sync_dir_of(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    plain_file::sync_dir(dir.unwrap_or(Path::new(".")))
+}
+
+/// Replaces a file, so that a reader sees the old or the new content, also after a power failure.
 pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -192,7 +214,8 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
         file.set_permissions(Permissions::from_mode(0o660))?;
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        sync_dir_of(path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
 }

@@ -1,23 +1,49 @@
 //! One stream of an agent: its probes, the collector of their roll-ups, and the block of their samples.
 
 use std::mem;
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use dwell_protocol::{PingJob, PingParameters};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_rollup::{
-    Body, ClockStep, Collector, LocalLimits, NodeClocks, SampleBlock, ScheduleEntry, Stream,
+    Body, ClockStep, Collector, LocalLimits, NodeClocks, SampleBlock, ScheduleEntry, SendBudget,
+    Stream,
 };
 use dwell_units::{Instant, Monotonic, Nanos, Pairing};
 
 use crate::Failure;
-use crate::ping::stream::{ProbeStream, StreamSample};
+use crate::ping::stream::{ProbeStream, SendLimits, StreamSample};
 
 /// Number of samples at which a block is complete.
 const MAX_BLOCK_SAMPLES: u64 = 200;
 
 /// Age at which a block is complete.
 const MAX_BLOCK_AGE: Nanos = Nanos::from_secs(300);
+
+/// Limits of the node, with what its streams may still send.
+#[derive(Debug)]
+pub(super) struct NodeLimits {
+    pub(super) limits: LocalLimits,
+    pub(super) budget: SendBudget,
+}
+
+/// Limits of the node for one of its streams.
+struct StreamLimits {
+    of_node: Arc<NodeLimits>,
+    bytes_per_probe: u64,
+}
+
+impl SendLimits for StreamLimits {
+    fn allows(&self, address: IpAddr) -> bool {
+        self.of_node.limits.allows(address)
+    }
+
+    fn take(&self, now: Instant<Monotonic>, packets: u32) -> bool {
+        let bytes = self.bytes_per_probe.saturating_mul(packets.into());
+        self.of_node.budget.take(now, packets, bytes)
+    }
+}
 
 /// A stream.
 pub(super) struct AgentStream {
@@ -56,8 +82,8 @@ impl AgentStream {
     pub(super) fn start(
         entry: ScheduleEntry,
         version: u64,
-        phase: Duration,
-        limits: &LocalLimits,
+        phase: Nanos,
+        limits: &Arc<NodeLimits>,
         now: &Pairing,
     ) -> Result<Self, Failure> {
         let stream = Stream {
@@ -65,9 +91,9 @@ impl AgentStream {
             protocol: entry.scheme().parse()?,
             entry: entry.name.clone(),
         };
-        let limits = limits.clone();
-        let is_allowed = Box::new(move |address| limits.allows(address));
-        let probes = ProbeStream::start(job(&entry), phase, is_allowed)?;
+        let bytes_per_probe = entry.bytes_per_probe();
+        let limits = StreamLimits { of_node: Arc::clone(limits), bytes_per_probe };
+        let probes = ProbeStream::start(job(&entry), phase, Box::new(limits))?;
         Ok(Self {
             entry,
             probes,

@@ -41,7 +41,8 @@ use super::reach::Reached;
 use super::recorder::{ClientStream, Recorder};
 use super::setup::PingSetup;
 use super::timing_loop::{
-    ClientProgress, Driver, Feedback, HopDelays, LoopOptions, LoopResult, RunEvent, Shared,
+    ClientProgress, Driver, Feedback, HopDelays, LoopOptions, LoopResult, RunEvent, STOP_GRACE,
+    Shared,
 };
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
@@ -516,6 +517,7 @@ impl Client<'_> {
             // Many clients that spin would take the CPU from each other.
             wait_mode: if is_alone { WaitMode::SleepSpin } else { WaitMode::CatchUp },
             max_overdue: None,
+            stop_grace: STOP_GRACE,
         };
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
         let mut pinger = Pinger::new(protocol, setup.config, monotonic());
@@ -543,6 +545,7 @@ impl Client<'_> {
             progress,
             feedback: Feedback::default(),
             family: family(peer),
+            limits: None,
         };
         let (ended, wait) = RunQueueWait::of(|| driver.run(&mut buffer));
         Ok(ClientEnd { ended, wait, placement, floor })

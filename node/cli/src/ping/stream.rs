@@ -2,7 +2,7 @@
 //! and opens the target again after a failure. What is measured leaves through bounded rings, a new
 //! pair for each run.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dwell_engine::pinger::Pinger;
+use dwell_engine::protocol::Reflection;
 use dwell_io::clock::monotonic;
 use dwell_io::cpu::{self, RealTime};
 use dwell_io::pacer::WaitMode;
@@ -22,6 +23,7 @@ use super::reach::Addresses;
 use super::recorder::TimestampSources;
 use super::session::{self, Ends};
 use super::setup::PingSetup;
+pub(crate) use super::timing_loop::SendLimits;
 use super::timing_loop::{
     ClientProgress, Driver, Feedback, LoopOptions, LoopResult, RunEvent, Shared,
 };
@@ -45,8 +47,14 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Stack of the thread in bytes.
 const STACK_LEN: usize = 256 << 10;
 
-/// Which addresses probes may be sent to.
-pub(crate) type AddressFilter = Box<dyn Fn(IpAddr) -> bool + Send>;
+/// Longest wait before the first connection, so that the streams of many nodes do not begin at once.
+const MAX_FIRST_WAIT: Nanos = Nanos::from_secs(10);
+
+/// Time after the last time-out at which a stopped stream ends in any case.
+const STOP_RESERVE: Nanos = Nanos::from_secs(1);
+
+/// Packets that a connection or session costs besides its probes.
+const SESSION_PACKETS: u32 = 4;
 
 /// A running stream. Dropping it stops the stream without waiting.
 pub(crate) struct ProbeStream {
@@ -87,24 +95,26 @@ pub(crate) struct StreamSample {
 }
 
 impl ProbeStream {
-    /// Starts the stream of a job, which has no count and no duration. The first probe leaves `phase`
-    /// after the start.
+    /// Starts the stream of a job, which has no count and no duration. A probe is due `phase` after the
+    /// start, and at all multiples of the interval from then on, also after a failure.
     ///
     /// # Errors
     /// The job is invalid, or no thread can be started.
     pub(crate) fn start(
         job: PingJob,
-        phase: Duration,
-        is_allowed: AddressFilter,
+        phase: Nanos,
+        limits: Box<dyn SendLimits>,
     ) -> Result<Self, Failure> {
         let setup = PingSetup::new(&job)?;
         let shared = Arc::new(Shared::default());
         let (sender, news) = mpsc::channel();
-        let looping = Looping { job, setup, is_allowed, shared: Arc::clone(&shared), news: sender };
+        let due = monotonic() + phase;
+        let shared_too = Arc::clone(&shared);
+        let looping = Looping { job, setup, limits, due, shared: shared_too, news: sender };
         let thread = thread::Builder::new()
             .name("probes".into())
             .stack_size(STACK_LEN)
-            .spawn(move || looping.run(phase))?;
+            .spawn(move || looping.run(Nanos(phase.0 % MAX_FIRST_WAIT.0).to_std()))?;
         Ok(Self { shared, thread, news, runs: Vec::new(), fault: None })
     }
 
@@ -156,7 +166,8 @@ impl ProbeStream {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Stops sending. Replies in flight still arrive for 0.2 s; see [`Self::has_ended`].
+    /// Stops sending. The stream ends when each probe is answered or past its time-out; see
+    /// [`Self::has_ended`].
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -199,19 +210,25 @@ impl Run {
 struct Looping {
     job: PingJob,
     setup: PingSetup,
-    is_allowed: AddressFilter,
+    limits: Box<dyn SendLimits>,
+    /// Time at which a probe is due.
+    due: ClockInstant<Monotonic>,
     shared: Arc<Shared>,
     news: Sender<News>,
 }
 
 impl Looping {
-    fn run(&self, phase: Duration) {
+    fn run(&self, first_wait: Duration) {
         // On failure, timers are less precise.
         let _ = cpu::place_thread(None, RealTime::No);
-        self.wait(phase);
+        self.wait(first_wait);
         let mut delay = MIN_RETRY_DELAY;
         while !self.is_stopped() {
             let begun = Instant::now();
+            if self.has_session() && !self.limits.take(monotonic(), SESSION_PACKETS) {
+                self.wait(MIN_RETRY_DELAY);
+                continue;
+            }
             let ended = self.measure();
             if self.is_stopped() {
                 break;
@@ -233,6 +250,12 @@ impl Looping {
             self.wait(delay);
             delay = (2 * delay).min(MAX_RETRY_DELAY);
         }
+    }
+
+    /// Whether packets precede the probes.
+    fn has_session(&self) -> bool {
+        let spec = self.setup.target.scheme.spec();
+        spec.handshake.is_some() || matches!(spec.reflection, Reflection::Stream(_))
     }
 
     fn is_stopped(&self) -> bool {
@@ -266,6 +289,7 @@ impl Looping {
         let progress = Arc::new(ClientProgress::default());
         let mut buffer = vec![0; session::buffer_len(sender.capacity())];
         let mut pinger = Pinger::with_window(sender, config, monotonic(), window);
+        pinger.keep_phase(self.due);
         let run = Run {
             samples: taken,
             events: feedback,
@@ -287,6 +311,7 @@ impl Looping {
                 // Many streams that spin would take the CPU from each other, all day.
                 wait_mode: WaitMode::CatchUp,
                 max_overdue: Some(MAX_OVERDUE),
+                stop_grace: config.timeout.saturating_add(STOP_RESERVE),
             },
             samples,
             events,
@@ -295,6 +320,7 @@ impl Looping {
             progress: &progress,
             feedback: Feedback::default(),
             family: session::family(peer),
+            limits: Some(&*self.limits),
         };
         Ok(driver.run(&mut buffer))
     }
@@ -302,7 +328,7 @@ impl Looping {
     /// The first address of the target that probes may be sent to.
     fn peer(&self) -> Result<SocketAddr, Failure> {
         let addresses = Addresses::resolve(&self.job, &self.setup)?;
-        let allowed = addresses.all().find(|address| (self.is_allowed)(address.ip()));
+        let allowed = addresses.all().find(|address| self.limits.allows(address.ip()));
         allowed.ok_or_else(|| {
             Failure::usage(format!(
                 "{} has no address in the networks that the local limits allow",

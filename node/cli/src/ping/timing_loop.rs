@@ -3,6 +3,7 @@
 //! and never blocks.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -20,8 +21,8 @@ use rtrb::Producer;
 
 use super::icmp_error::NetworkError;
 
-/// After a stop, replies in flight still count for this time.
-const STOP_GRACE: Nanos = Nanos::from_millis(200);
+/// Default of [`LoopOptions::stop_grace`].
+pub(super) const STOP_GRACE: Nanos = Nanos::from_millis(200);
 
 /// Receive calls between two clock reads while spinning.
 const SPIN_BATCH: usize = 8;
@@ -122,6 +123,18 @@ pub(super) struct LoopOptions {
     /// A run without an end: skip probes that are overdue by more than this time, and report which
     /// probes are decided. `None` sends all probes.
     pub(super) max_overdue: Option<Nanos>,
+    /// After a stop, replies in flight still count for this time. Probes without one are discarded, or
+    /// lost if their time-out is shorter.
+    pub(super) stop_grace: Nanos,
+}
+
+/// Limits that the probes of a stream respect.
+pub(crate) trait SendLimits: Send + Sync {
+    /// Whether probes may be sent to an address.
+    fn allows(&self, address: IpAddr) -> bool;
+
+    /// Takes room for packets. Returns false if they may not be sent now.
+    fn take(&self, now: Instant<Monotonic>, packets: u32) -> bool;
 }
 
 /// The outcome of a run.
@@ -177,6 +190,8 @@ pub(super) struct Driver<'a, P, Q> {
     pub(super) feedback: Feedback,
     /// Address family of the target, for the names of ICMP errors.
     pub(super) family: Family,
+    /// `None`: unlimited.
+    pub(super) limits: Option<&'a dyn SendLimits>,
 }
 
 /// State learned from the error queue and from replies.
@@ -241,7 +256,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             }
             if give_up.is_none() && self.shared.stop.load(Ordering::Relaxed) {
                 self.pinger.stop();
-                give_up = Some(now + STOP_GRACE);
+                give_up = Some(now.saturating_add(self.options.stop_grace));
             }
             if ended.unstamped || give_up.is_some_and(|until| until <= now) {
                 break;
@@ -321,6 +336,10 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     /// Sends a probe if one is due.
     fn send_due(&mut self, now: Instant<Monotonic>) {
         if self.pinger.departure().is_none_or(|due| now < due) {
+            return;
+        }
+        if self.limits.is_some_and(|limits| !limits.take(now, 1)) {
+            self.pinger.skip_departure();
             return;
         }
         let mut out = deliver(&mut self.samples, self.shared);

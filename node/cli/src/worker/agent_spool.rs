@@ -58,13 +58,13 @@ fn perform(
 ) -> io::Result<Answer> {
     let answer = match what {
         SpoolRequest::Status => return Ok(Answer::Status(spool_access::read_status(dir)?)),
-        SpoolRequest::Read { level, from } => {
+        SpoolRequest::Read { level, from, written } => {
             let level = Level::named(&level).filter(|level| SPOOL_LEVELS.contains(level));
             let level = level.ok_or_else(|| {
                 let names = SPOOL_LEVELS.map(Level::name).join(", ");
                 io::Error::new(io::ErrorKind::InvalidInput, format!("levels are {names}"))
             })?;
-            let batch = spool_access::read_records(dir, level, from)?;
+            let batch = spool_access::read_records(dir, level, from, written)?;
             for piece in batch.records.chunks(PIECE_LEN) {
                 events.send(|to| write_data(to, JobId(id), piece))?;
                 last_request.renew();

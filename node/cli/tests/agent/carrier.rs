@@ -75,11 +75,20 @@ impl Carrier {
 
     /// All records of a level that have no receipts, in the order of the spool.
     pub(crate) fn records(&mut self, level: &str) -> Vec<Record> {
+        self.records_written(level, None)
+    }
+
+    /// Those that were written in a span.
+    pub(crate) fn records_written(
+        &mut self,
+        level: &str,
+        written: Option<(i64, i64)>,
+    ) -> Vec<Record> {
         let mut records = Vec::new();
         let mut from: Option<SpoolCursor> = None;
         loop {
             let (answer, data) =
-                self.ask(SpoolRequest::Read { level: level.into(), from }).unwrap();
+                self.ask(SpoolRequest::Read { level: level.into(), from, written }).unwrap();
             let SpoolAnswer::Read { bytes, crc32, next, has_more } = answer else {
                 panic!("{answer:?}")
             };

@@ -1,10 +1,14 @@
 //! What an agent writes about probes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use dwell_protocol::SpoolRequest;
 use dwell_record::segment;
 use dwell_rollup::{Body, Level, RangeSet, RollupMetric};
 
+use crate::carrier::Carrier;
 use crate::fixture::{TestNode, record_files, sent, wait_for};
 use crate::support::{Server, free_port};
 
@@ -49,6 +53,11 @@ fn probes_are_in_rollups_of_both_levels_and_in_samples() {
         samples += in_block;
     }
     assert_eq!(samples, count);
+    let written = carrier.records("samples")[0].wall_ns;
+    let in_span =
+        |carrier: &mut Carrier, span| carrier.records_written("samples", Some(span)).len();
+    assert_eq!(in_span(&mut carrier, (written + 60_000_000_000, i64::MAX)), 0);
+    assert!(in_span(&mut carrier, (written, written)) > 0);
     let Body::Rollup(rollup) = &short[0].body else { panic!() };
     assert_eq!((rollup.level, rollup.schedule_version), (Level::TenSeconds, 0));
     let stream = &rollup.stream;
@@ -92,28 +101,91 @@ fn records_with_receipts_leave_the_spool() {
     agent.stop();
 }
 
+/// A socket that answers nothing and counts.
+struct SilentTarget {
+    target: std::net::SocketAddr,
+    received: Arc<AtomicU64>,
+}
+
+impl SilentTarget {
+    fn new() -> Self {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = socket.local_addr().unwrap();
+        let received = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&received);
+        // Ends with the test program.
+        std::thread::spawn(move || {
+            let mut probe = [0; 2_048];
+            while socket.recv(&mut probe).is_ok() {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { target, received }
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    fn await_more(&self, more: u64) {
+        let enough = self.received() + more;
+        assert!(wait_for(|| (self.received() >= enough).then_some(())).is_some());
+    }
+}
+
 #[test]
-fn silent_target_is_counted_as_lost() {
-    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let target = silent.local_addr().unwrap();
+fn probes_in_flight_at_a_stop_are_counted() {
+    let silent = SilentTarget::new();
     let node = TestNode::new(&format!(
-        "[[entries]]\nname = \"silent\"\nreflector = \"n2\"\ntarget = \"stamp://{target}\"\n\
-         interval = \"10ms\"\ntimeout = \"50ms\"\nsamples = false\n"
+        "[[entries]]\nname = \"silent\"\nreflector = \"n2\"\ntarget = \"stamp://{}\"\n\
+         interval = \"10ms\"\ntimeout = \"300ms\"\nsamples = false\n",
+        silent.target
     ));
     let agent = node.start();
-    let mut probe = [0; 2_048];
-    for _ in 0..60 {
-        silent.recv(&mut probe).unwrap();
-    }
-    agent.stop();
+    silent.await_more(60);
+    // Stopped by a pause, and by a signal.
     let mut carrier = node.carrier();
+    carrier.done(SpoolRequest::Pause { reason: Some("cabling".into()) });
+    node.await_status(|status| status.pause.is_some());
+    carrier.done(SpoolRequest::Pause { reason: None });
+    silent.await_more(60);
+    agent.stop();
     let short = carrier.records("10s");
     let lost = short.iter().map(|record| match &record.body {
         Body::Rollup(rollup) => rollup.counts.lost,
         _ => 0,
     });
-    assert!(sent(&short) > 30 && lost.sum::<u64>() == sent(&short), "{short:?}");
+    // Each of the two starts has eight warm-up probes.
+    assert_eq!((sent(&short), lost.sum()), (silent.received() - 16, silent.received() - 16));
     assert!(carrier.records("samples").is_empty());
+}
+
+#[test]
+fn restarted_streams_stay_within_local_limits() {
+    let silent = SilentTarget::new();
+    let node = TestNode::new("[limits]\npackets = \"20pps\"\n");
+    let agent = node.start();
+    node.await_status(|status| !status.dwell.is_empty());
+    let mut carrier = node.carrier();
+    let begun = std::time::Instant::now();
+    // Without a common limit, each start of 20 streams would send 160 warm-up probes.
+    for version in 1..=3 {
+        let entries = (0..20).map(|number| {
+            format!(
+                r#"{{"name":"v{version}-{number}","reflector":"n2","target":"stamp://{}","interval":"1s"}}"#,
+                silent.target
+            )
+        });
+        let entries = entries.collect::<Vec<_>>().join(",");
+        carrier.schedule(&format!(r#"{{"version":{version},"node":"n1","entries":[{entries}]}}"#));
+        let status =
+            node.await_status(|status| (status.schedule_version, status.streams) == (version, 20));
+        assert_eq!(status.refused, []);
+        silent.await_more(25);
+    }
+    agent.stop();
+    let limit = 20.0 * begun.elapsed().as_secs_f64() + 20.0;
+    assert!(silent.received() as f64 <= limit, "{} probes, at most {limit}", silent.received());
 }
 
 #[test]

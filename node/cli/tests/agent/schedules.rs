@@ -133,7 +133,7 @@ fn wrong_requests_of_a_carrier_are_refused() {
     let mut carrier = node.carrier();
     assert_eq!(carrier.status(), None, "no agent ever ran");
     assert!(carrier.records("10s").is_empty());
-    let read = SpoolRequest::Read { level: "1h".into(), from: None };
+    let read = SpoolRequest::Read { level: "1h".into(), from: None, written: None };
     let reason = carrier.ask(read).unwrap_err();
     assert!(reason.contains("levels are samples, 10s, 5m"), "{reason}");
     let missing = SpoolRequest::Pause { reason: Some("x".into()) };

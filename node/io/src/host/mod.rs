@@ -11,6 +11,7 @@ pub mod interface;
 pub mod machine;
 pub(crate) mod neighbour;
 pub mod netns;
+pub mod plain_file;
 pub mod process;
 pub mod random;
 mod rtnetlink;

@@ -1,7 +1,9 @@
-use dwell_rollup::{ClockQuality, ProbeCounts, Rollup, SampleBlock, SpoolCursor, Stream};
+use dwell_rollup::{
+    ClockQuality, ProbeCounts, Rollup, SCHEDULE_FILE, SampleBlock, SpoolCursor, Stream,
+};
 use tempfile::TempDir;
 
-use super::super::spool_access::{read_records, read_status, write_receipts};
+use super::super::spool_access::{hold_pause, read_records, read_status, write_receipts};
 use super::*;
 
 const ROLLUPS: Incarnation = Incarnation(1);
@@ -56,7 +58,7 @@ fn readable(options: &SpoolOptions, level: Level) -> RangeSet {
     let mut sequences = RangeSet::new();
     let mut from = None;
     loop {
-        let batch = read_records(&options.dir, level, from).unwrap();
+        let batch = read_records(&options.dir, level, from, None).unwrap();
         for piece in pieces(&batch.records) {
             let Piece::Record(record) = piece else { panic!("{piece:?}") };
             assert!(sequences.insert(Identity::of(record).unwrap().sequence), "read twice");
@@ -292,24 +294,24 @@ fn reading_continues_at_a_cursor_and_passes_deleted_files() {
     for _ in 0..30 {
         spool.append(samples(100_000), 0, 0);
     }
-    let first = read_records(&options.dir, Level::Samples, None).unwrap();
+    let first = read_records(&options.dir, Level::Samples, None, None).unwrap();
     assert!(first.has_more && first.records.len() > 400_000);
     assert_eq!(readable(&options, Level::Samples), set("1-30"));
     let oldest = record_files(&options.dir, Level::Samples).unwrap()[0];
     assert_eq!(first.next.unwrap().file, oldest);
     assert!(spool.drop_oldest(Level::Samples));
-    let next = read_records(&options.dir, Level::Samples, first.next).unwrap();
+    let next = read_records(&options.dir, Level::Samples, first.next, None).unwrap();
     let Some(Piece::Record(record)) = pieces(&next.records).next() else { panic!() };
     assert_eq!(Identity::of(record).unwrap().sequence, 12);
     // Records that are written later are found after the last cursor.
     let mut end: Option<SpoolCursor> = first.next;
-    while let batch = read_records(&options.dir, Level::Samples, end).unwrap()
+    while let batch = read_records(&options.dir, Level::Samples, end, None).unwrap()
         && !batch.records.is_empty()
     {
         end = batch.next;
     }
     spool.append(samples(10), 0, 0);
-    let last = read_records(&options.dir, Level::Samples, end).unwrap();
+    let last = read_records(&options.dir, Level::Samples, end, None).unwrap();
     assert_eq!(pieces(&last.records).count(), 1);
 }
 
@@ -321,4 +323,40 @@ fn two_agents_cannot_share_a_spool() {
     let incarnations = Incarnations { rollups: Incarnation(3), samples: Incarnation(4) };
     let error = Spool::open(options, name("n1"), BootId::default(), incarnations).unwrap_err();
     assert!(format!("{error:#}").contains("another agent uses spool"), "{error:#}");
+}
+
+#[test]
+fn what_others_put_in_place_of_files_is_not_followed() {
+    let dir = TempDir::new().unwrap();
+    let options = options(&dir, 1 << 20);
+    drop(open(&options, ROLLUPS, SAMPLES));
+    let spool = |file: &str| options.dir.join(file);
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "1-9").unwrap();
+    let link = |file: &str| {
+        let _ = fs::remove_file(spool(file));
+        std::os::unix::fs::symlink(&secret, spool(file)).unwrap();
+    };
+    link(SCHEDULE_FILE);
+    link(&format!("{RECEIPTS_DIR}/{ROLLUPS}"));
+    link(PAUSE_LOCK_FILE);
+    let is_refused = |outcome: io::Result<()>| {
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("symbolic link"), "{error}");
+    };
+    is_refused(read_small(&spool(SCHEDULE_FILE), 100).map(drop));
+    is_refused(read_receipts(&options.dir, ROLLUPS).map(drop));
+    is_refused(hold_pause(&options.dir, "a reason").map(drop));
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "1-9");
+    // A FIFO without a writer delays nothing.
+    fs::remove_file(spool(SCHEDULE_FILE)).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(spool(SCHEDULE_FILE)).status();
+    assert!(made.unwrap().success());
+    assert_eq!(read_small(&spool(SCHEDULE_FILE), 100).unwrap().as_deref(), Some(""));
+    let record = RecordFile { start: 1, incarnation: SAMPLES, first: 9 };
+    link(&format!("{}/{record}", level_dir(Level::Samples)));
+    fs::remove_file(spool(PAUSE_LOCK_FILE)).unwrap();
+    assert_eq!(open(&options, ROLLUPS, SAMPLES).len(), 0);
+    assert!(readable(&options, Level::Samples).is_empty());
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "1-9");
 }

@@ -1,0 +1,7 @@
+//! Samples on request: they stay on the node unless those of a pair and a span are requested.
+
+mod collect;
+mod request;
+
+pub(crate) use collect::SampleCollector;
+pub use request::{SampleRequest, SampleRequestState, add_request, expire_samples, requests};
