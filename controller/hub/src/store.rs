@@ -172,6 +172,8 @@ pub enum TextKind {
     AlertState,
     /// A request for samples, by node and number.
     SampleRequest,
+    /// Why the running hub collects nothing from a node, by node.
+    CollectionFault,
 }
 
 impl TextKind {
@@ -181,6 +183,7 @@ impl TextKind {
             Self::AlertRules => "alert-rules",
             Self::AlertState => "alert-state",
             Self::SampleRequest => "sample-request",
+            Self::CollectionFault => "collection-fault",
         }
     }
 }

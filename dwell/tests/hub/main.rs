@@ -1,6 +1,7 @@
 //! The hub: schedules, queries, and collection from devices over SSH.
 
 mod collection;
+mod faults;
 #[path = "../controller/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests of the controller")]
 mod fixture;

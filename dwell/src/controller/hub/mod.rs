@@ -1,6 +1,7 @@
 //! `dwell hub`: the hub of a fleet.
 
 mod embedded;
+mod faults;
 mod nodes;
 mod schedule;
 

@@ -130,7 +130,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 /// Returns the devices of the data directory with the addresses that probes are sent to.
-fn known_nodes(data: &DataArgs) -> Result<BTreeMap<Name, Option<IpAddr>>, Failure> {
+pub(super) fn known_nodes(data: &DataArgs) -> Result<BTreeMap<Name, Option<IpAddr>>, Failure> {
     let Some(store) = data.open_if_exists()? else { return Ok(BTreeMap::new()) };
     let devices = KnownDevice::all(&store, &say_problem)?.into_iter();
     let named = devices.filter_map(|known| {
@@ -185,7 +185,10 @@ fn apply(args: &FileArgs) -> Result<Exit, Failure> {
     let version = transaction.add_schedule(now_ns, &owner(), &text, &parts)?;
     transaction.commit()?;
     print_cost(args, Some(version), &costs)?;
-    say(&format!("dwell: applied as version {version}; nodes follow within 60 s while a hub runs"));
+    say(&format!(
+        "dwell: applied as version {version}; nodes follow within 60 s while a hub runs; \
+                  `dwell hub nodes` shows them"
+    ));
     Ok(Exit::Measured)
 }
 
