@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::error::HubError;
 use crate::ingest::{Rules, ingest};
+use crate::object::time_text;
 use crate::period::SECOND_NS;
 use crate::samples::SampleCollector;
 use crate::store::{Counts, HubStore};
@@ -24,6 +25,15 @@ pub(crate) const MAX_ROUND_BYTES: usize = 16 << 20;
 
 /// Time after which records that the hub deferred are read again.
 const DEFERRED_INTERVAL_NS: i64 = 3_600 * SECOND_NS;
+
+const MINUTE_NS: i64 = 60 * SECOND_NS;
+
+/// Maximum time by which the clock of a node may be ahead of the hub's: records beyond have no plausible
+/// time.
+const MAX_CLOCK_LEAD_NS: i64 = 5 * MINUTE_NS;
+
+/// Maximum age of the last status of a running agent, which writes one every 5 min.
+const MAX_STATUS_AGE_NS: i64 = 11 * MINUTE_NS;
 
 /// The spool of a node, over any carrier.
 pub trait NodeSpool {
@@ -86,7 +96,10 @@ pub enum CollectError<E> {
     #[error(transparent)]
     Hub(HubError),
     /// The agent has another name than the node.
-    #[error("its agent is named {found}, not {expected}; give both the same name")]
+    #[error(
+        "its agent is named {found}, not {expected}; change `node` in its configuration, or rename the \
+         device: `dwell device edit {expected} --name {found}`"
+    )]
     OtherName {
         /// The name of the agent.
         found: Name,
@@ -110,6 +123,39 @@ pub struct Round {
     pub schedule: Option<u64>,
     /// The agent's pause.
     pub pause: Option<Pause>,
+    /// Time of the agent's last status by the clock of the node, in nanoseconds since 1970.
+    pub status_ns: i64,
+    /// Time at which it was read by the clock of the hub, in nanoseconds since 1970.
+    pub read_ns: i64,
+}
+
+impl Round {
+    /// Returns why the hub collects nothing, or nothing that is usable now, and what to do.
+    pub fn fault(&self) -> Option<String> {
+        if !self.has_agent {
+            return Some(
+                "no agent has run there; start it by `dwell-node agent --config agent.toml`, and check \
+                 `spool` in its configuration (docs/fleet.md)"
+                    .to_owned(),
+            );
+        }
+        // The text stays the same while the fault does.
+        let offset_ns = self.status_ns.saturating_sub(self.read_ns);
+        if offset_ns > MAX_CLOCK_LEAD_NS {
+            return Some(
+                "its clock is more than 5 min ahead of this machine's; synchronise both, such as by \
+                 `timedatectl set-ntp true`"
+                    .to_owned(),
+            );
+        }
+        (offset_ns < -MAX_STATUS_AGE_NS).then(|| {
+            format!(
+                "its agent wrote the last status at {}: start the agent again if it has ended; \
+                 otherwise its clock is behind, so synchronise it, such as by `timedatectl set-ntp true`",
+                time_text(self.status_ns.div_euclid(SECOND_NS).saturating_mul(SECOND_NS))
+            )
+        })
+    }
 }
 
 /// The collection from one node, over one connection.
@@ -169,6 +215,7 @@ impl Collector {
         }
         let mut round =
             Round { has_agent: true, pause: status.status.pause.clone(), ..Round::default() };
+        (round.status_ns, round.read_ns) = (status.wall_ns, now());
         round.schedule = self.leave_schedule(spool, store)?;
         let is_overdue = |since: &mut i64| now().saturating_sub(*since) >= DEFERRED_INTERVAL_NS;
         if self.deferred_ns.take_if(is_overdue).is_some() {
@@ -258,4 +305,30 @@ fn newest_schedule(
     };
     let part = NodeSchedule::from_json(json.as_bytes());
     part.map(Some).map_err(|error| HubError::stored("schedule", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_names_the_remedy() {
+        let round = |has_agent, minutes: i64| Round {
+            has_agent,
+            status_ns: 1_000 * MINUTE_NS,
+            read_ns: (1_000 - minutes) * MINUTE_NS,
+            ..Round::default()
+        };
+        for (round, expected) in [
+            (round(false, 0), "start it by `dwell-node agent"),
+            (round(true, 180), "5 min ahead of this machine's; synchronise both"),
+            (round(true, -90), "at 1970-01-01T16:40:00Z: start the agent again"),
+        ] {
+            let fault = round.fault().unwrap();
+            assert!(fault.contains(expected), "{fault}");
+        }
+        for minutes in [-10, 0, 4] {
+            assert_eq!(round(true, minutes).fault(), None);
+        }
+    }
 }

@@ -7,11 +7,12 @@ use dwell_store::FleetSampleFile;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::incarnation::{IncarnationState, SimultaneousAgents};
+use crate::error::HubError;
+use crate::incarnation::{IncarnationState, SimultaneousAgents, simultaneous_agents};
 use crate::query::{Answer, DelayFigures, Figures, QUANTILES, Query, measure};
 use crate::samples::SampleRequest;
 use crate::schedule::NodeCost;
-use crate::store::{AppliedSchedule, StoredNode, StoredStatus};
+use crate::store::{AppliedSchedule, HubTransaction, StoredNode, StoredStatus, TextKind};
 
 /// Formats a time as RFC 3339 in UTC, with whole seconds unless there are others.
 pub fn time_text(ns: i64) -> String {
@@ -173,9 +174,34 @@ pub struct NodeReport {
     pub status: Option<StoredStatus>,
     /// Two agents that ran at the same time under its name.
     pub simultaneous: Option<SimultaneousAgents>,
+    /// Why the running hub collects nothing from it.
+    pub collection_fault: Option<String>,
 }
 
 impl NodeReport {
+    /// Reads what the hub knows about a node.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn read(transaction: &mut dyn HubTransaction, node: StoredNode) -> Result<Self, HubError> {
+        let incarnations = transaction.incarnations_of(node.id)?;
+        let simultaneous = simultaneous_agents(&incarnations);
+        let status = transaction.last_status(node.id)?;
+        let incarnations = incarnations.into_iter().map(|(_, state)| state).collect();
+        let collection_fault =
+            transaction.texts(TextKind::CollectionFault)?.remove(node.name.as_str());
+        Ok(Self { node, incarnations, status, simultaneous, collection_fault })
+    }
+
+    /// Reads what the hub knows about all nodes, by name.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn read_all(transaction: &mut dyn HubTransaction) -> Result<Vec<Self>, HubError> {
+        let nodes = transaction.nodes()?;
+        nodes.into_iter().map(|node| Self::read(transaction, node)).collect()
+    }
+
     /// Records that are neither stored nor dropped by the node, although later ones are stored.
     pub fn missing(&self) -> u64 {
         self.incarnations.iter().map(IncarnationState::missing).sum()
@@ -188,7 +214,7 @@ impl NodeReport {
 
     /// What a person should look at.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = self.collection_fault.iter().cloned().collect();
         if let Some(found) = &self.simultaneous {
             let [first, second] = &found.incarnations;
             let cause = if found.on_one_kernel {
@@ -205,8 +231,10 @@ impl NodeReport {
         }
         if self.node.undated > 0 {
             let undated = self.node.undated;
-            warnings
-                .push(format!("{undated} records without a plausible time: its clock is wrong"));
+            warnings.push(format!(
+                "{undated} records without a plausible time: its clock is wrong; synchronise it, such \
+                 as by `timedatectl set-ntp true`, and the hub dates them"
+            ));
         }
         if self.dropped() > 0 {
             warnings.push(format!("{} records dropped by its full spool", self.dropped()));
@@ -281,9 +309,15 @@ mod tests {
             counts: Counts::default(),
             undated: 0,
         };
-        let mut report =
-            NodeReport { node, incarnations: Vec::new(), status: None, simultaneous: None };
+        let mut report = NodeReport {
+            node,
+            incarnations: Vec::new(),
+            status: None,
+            simultaneous: None,
+            collection_fault: None,
+        };
         assert_eq!(report.warnings(), Vec::<String>::new());
+        report.collection_fault = Some("no agent has run there".to_owned());
         report.node.counts.bad = 2;
         report.node.undated = 3;
         report.incarnations =
@@ -313,6 +347,7 @@ mod tests {
         });
         let warnings = report.warnings();
         for (warning, expected) in warnings.iter().zip([
+            "no agent has run there",
             "two agents run there at once",
             "2 bad records",
             "3 records without a plausible time",
@@ -326,6 +361,6 @@ mod tests {
         ]) {
             assert!(warning.contains(expected), "{warning}");
         }
-        assert_eq!((warnings.len(), report.dropped()), (10, 4));
+        assert_eq!((warnings.len(), report.dropped()), (11, 4));
     }
 }

@@ -185,13 +185,17 @@ fn matching(
         let known = known.collect::<Vec<_>>().join(", ");
         format!("{sender}:{reflector} has no such measurement; it has {known}")
     } else if all.is_empty() {
-        "the hub has no results yet".to_owned()
+        "the hub has no results yet; the first arrive within a minute after a schedule is applied; `dwell \
+         hub nodes` shows what is missing"
+            .to_owned()
     } else {
         let senders = all.iter().filter(|stream| stream.sender == *sender);
         let known: Vec<_> =
             senders.map(|stream| format!("{sender}:{}", stream.stream.reflector)).collect();
         match &known[..] {
-            [] => format!("node {sender} has sent no probes that the hub knows"),
+            [] => format!(
+                "node {sender} has sent no probes that the hub knows; `dwell hub nodes` shows why"
+            ),
             known => format!(
                 "the hub has no results of {sender}:{reflector}; {sender} measured {}",
                 known.join(", ")

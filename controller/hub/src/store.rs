@@ -192,6 +192,8 @@ pub enum TextKind {
     ContactGaps,
     /// A request for samples, by node and number.
     SampleRequest,
+    /// Why the running hub collects nothing from a node, by node.
+    CollectionFault,
 }
 
 impl TextKind {
@@ -206,6 +208,7 @@ impl TextKind {
             Self::Maintenance => "maintenance",
             Self::ContactGaps => "contact-gaps",
             Self::SampleRequest => "sample-request",
+            Self::CollectionFault => "collection-fault",
         }
     }
 }

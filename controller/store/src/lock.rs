@@ -163,6 +163,11 @@ impl HubLock {
             None => Err(StoreError::HubBusy(dir.to_owned())),
         }
     }
+
+    /// Whether a hub is active in a data directory. Writes nothing.
+    pub fn is_held(dir: &Path) -> bool {
+        RecordLock::holder(&dir.join(HUB_LOCK_FILE)).is_some()
+    }
 }
 
 /// Held while a run is imported, by the process that imports it.

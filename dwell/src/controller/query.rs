@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use dwell_hub::store::SentStream;
 use dwell_hub::{
-    Answer, DAY_NS, Figures, QUANTILES, Query, QueryError, measure, query, query_object, time_text,
+    Answer, DAY_NS, Figures, QUANTILES, Query, QueryError, Resolution, measure, query,
+    query_object, time_text,
 };
-use dwell_node_cli::{Exit, Failure, terminal};
+use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
-use dwell_rollup::{Bin, Name, RollupMetric};
+use dwell_rollup::{Bin, Name, ProbeCounts, RollupMetric};
 use dwell_units::Nanos;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -18,6 +19,15 @@ use jiff::tz::TimeZone;
 use super::data::DataArgs;
 use super::hub;
 use super::show::print_rows;
+
+/// Range of a query without one.
+const DEFAULT_RANGE: Nanos = Nanos(DAY_NS);
+
+/// Range instead of the default one while that has no rows; short enough for rows of 10 s.
+const RECENT_RANGE: Nanos = Nanos::from_secs(600);
+
+/// Time in which a record of 10 s usually reaches the hub.
+const DELIVERY_TIME: Nanos = Nanos::from_secs(30);
 
 /// Arguments of `query`.
 #[derive(Debug, clap::Args)]
@@ -34,9 +44,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "METRIC", default_value = "rtt_ns", value_parser = metric)]
     metric: RollupMetric,
 
-    /// Range that ends now, like 24h or 30d
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration, conflicts_with_all = ["from", "to"])]
-    last: Nanos,
+    /// Range that ends now, like 24h or 30d [default: 24h, or 10m until the hub has rows for 24h]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["from", "to"])]
+    last: Option<Nanos>,
 
     /// Start of the range: a date or a time in UTC, like 2026-11-26 or 2026-11-26T08:00Z
     #[arg(long, value_name = "TIME", value_parser = instant)]
@@ -137,27 +147,57 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let now_ns = i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
     let to_ns = args.to.unwrap_or(now_ns);
-    let question = Query {
+    let before = |range: Nanos| now_ns.saturating_sub(range.0).max(0);
+    let mut question = Query {
         sender: pair.sender.clone(),
         reflector: pair.reflector.clone(),
         measure: args.measure.clone(),
         protocol: args.protocol.clone(),
         metric: args.metric,
-        from_ns: args.from.unwrap_or_else(|| now_ns.saturating_sub(args.last.0).max(0)),
+        from_ns: args.from.unwrap_or_else(|| before(args.last.unwrap_or(DEFAULT_RANGE))),
         to_ns,
         step_ns: args.step.map(|step| step.0),
     };
-    let answers = query(&mut *transaction, &question, now_ns).map_err(|error| match error {
-        QueryError::Invalid(text) => Failure::usage(text),
-        QueryError::Hub(error) => error.into(),
-    })?;
+    let mut ask = |question: &Query| {
+        query(&mut *transaction, question, now_ns).map_err(|error| match error {
+            QueryError::Invalid(text) => Failure::usage(text),
+            QueryError::Hub(error) => error.into(),
+        })
+    };
+    let mut answers = ask(&question)?;
+    let is_empty = |answers: &[Answer]| {
+        answers.iter().all(|answer| answer.total.counts == ProbeCounts::default())
+    };
+    let is_default = args.last.is_none() && args.from.is_none() && args.step.is_none();
+    if is_default && is_empty(&answers) {
+        question.from_ns = before(RECENT_RANGE);
+        answers = ask(&question)?;
+        say("dwell: no rows for the last 24 h yet; these are the last 10 min");
+    }
+    if is_empty(&answers) {
+        say(&format!("dwell: {}", advice(answers.first().map(|answer| answer.resolution))));
+    }
     match args.format {
-        Format::Table => print_table(&mut out, &answers)?,
+        Format::Table => print_table(&mut out, &answers, now_ns)?,
         Format::Csv => print_csv(&mut out, &answers)?,
         Format::Json => writeln!(out, "{:#}", query_object(&question, &answers))?,
     }
     out.flush()?;
     Ok(Exit::Measured)
+}
+
+/// Explains an answer without probes.
+fn advice(resolution: Option<Resolution>) -> &'static str {
+    match resolution {
+        Some(Resolution::TenSeconds) => {
+            "no probes in this range. A record of 10 s reaches the hub at its next collection; `dwell hub \
+             nodes` lists nodes that deliver none"
+        }
+        _ => {
+            "no probes in this range. Rows of 5 min and more appear up to 6 min after their probes; \
+             `--step 10s` reads the rows of 10 s"
+        }
+    }
 }
 
 fn print_pairs(out: &mut impl Write, streams: &[SentStream]) -> io::Result<()> {
@@ -169,7 +209,7 @@ fn print_pairs(out: &mut impl Write, streams: &[SentStream]) -> io::Result<()> {
     print_rows(out, &Table { columns, rows: streams.iter().map(row).collect() })
 }
 
-fn print_table(out: &mut impl Write, answers: &[Answer]) -> io::Result<()> {
+fn print_table(out: &mut impl Write, answers: &[Answer], now_ns: i64) -> io::Result<()> {
     for (at, answer) in answers.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
@@ -195,13 +235,27 @@ fn print_table(out: &mut impl Write, answers: &[Answer]) -> io::Result<()> {
             cells.extend(is_one_way.then(|| error.map_or(absent(), |error| format!("±{error}"))));
             cells
         };
+        let shown = shown(&answer.rows, now_ns).iter();
         let mut rows: Vec<_> =
-            answer.rows.iter().map(|figures| row(time_text(figures.from_ns), figures)).collect();
+            shown.map(|figures| row(time_text(figures.from_ns), figures)).collect();
         rows.push(row("total".to_owned(), &answer.total));
         let columns = columns.into_iter().map(str::to_owned).collect();
         print_rows(out, &Table { columns, rows })?;
     }
     Ok(())
+}
+
+/// Returns the steps without those at the start in which no probe was due, and those at the end whose
+/// records cannot have arrived.
+fn shown(rows: &[Figures], now_ns: i64) -> &[Figures] {
+    let is_empty = |figures: &Figures| figures.counts == ProbeCounts::default();
+    let is_before = |figures: &Figures| is_empty(figures) && figures.coverage.is_none();
+    let is_open = |figures: &Figures| {
+        is_empty(figures) && figures.to_ns > now_ns.saturating_sub(DELIVERY_TIME.0)
+    };
+    let from = rows.iter().position(|figures| !is_before(figures)).unwrap_or(rows.len());
+    let to = rows.iter().rposition(|figures| !is_open(figures)).map_or(0, |last| last + 1);
+    &rows[from.min(to)..to]
 }
 
 fn absent() -> String {

@@ -163,9 +163,14 @@ impl DeviceLab {
         device.sshd = Some(sshd);
     }
 
+    /// Returns the configuration of ssh(1) that reaches the devices.
+    pub(crate) fn ssh_config(&self) -> PathBuf {
+        self.dir.path().join("ssh_config")
+    }
+
     /// Returns the command that runs a program in the controller's node.
     pub(crate) fn controller(&self, program: &[&str]) -> Command {
-        let config = self.dir.path().join("ssh_config");
+        let config = self.ssh_config();
         let mut command = self.sandbox.command(&["lab", "exec", "--lab", &self.lab, "n1", "--"]);
         command.args(program);
         command.env("DWELL_SSH_COMMAND", format!("ssh -F {}", config.display()));

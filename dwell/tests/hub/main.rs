@@ -3,9 +3,11 @@
 mod alerts;
 mod collection;
 mod examples;
+mod faults;
 #[path = "../controller/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests of the controller")]
 mod fixture;
+mod guide;
 #[path = "../devices/lab_devices.rs"]
 #[expect(dead_code, reason = "shared with the tests of devices")]
 mod lab_devices;

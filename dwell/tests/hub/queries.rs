@@ -25,27 +25,51 @@ fn sandbox() -> Sandbox {
 
 /// The same of another pair.
 pub(crate) fn sandbox_of(sender: &str, reflector: &str) -> Sandbox {
+    let (sandbox, mut store) = empty();
+    fill(&mut store, sender, reflector);
+    sandbox
+}
+
+/// A data directory with one record of `a:b`, whose interval has this length and age.
+fn with_record(level: Level, length: i64, age: i64) -> Sandbox {
+    let (sandbox, mut store) = empty();
+    add_record(&mut store, ("a", "b"), level, length, age);
+    sandbox
+}
+
+fn empty() -> (Sandbox, SqliteStore) {
     let sandbox = Sandbox::new();
     std::fs::create_dir_all(sandbox.data()).unwrap();
-    fill(&mut SqliteStore::open(&sandbox.data()).unwrap(), sender, reflector);
-    sandbox
+    let store = SqliteStore::open(&sandbox.data()).unwrap();
+    (sandbox, store)
 }
 
 /// Stores five minutes of a pair, one second per probe, an hour ago.
 pub(crate) fn fill(store: &mut dyn HubStore, sender: &str, reflector: &str) {
+    add_record(store, (sender, reflector), Level::FiveMinutes, 300 * SECOND, 3_600 * SECOND);
+}
+
+/// Stores a record of a pair, whose interval has this length and age, and noise.
+fn add_record(
+    store: &mut dyn HubStore,
+    (sender, reflector): (&str, &str),
+    level: Level,
+    length: i64,
+    age: i64,
+) {
     let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();
-    let start_wall_ns = (now - 3_600 * SECOND).div_euclid(300 * SECOND) * 300 * SECOND;
+    let start_wall_ns = (now - age).div_euclid(length) * length;
     let mut delays = DelayRollup::default();
     (0..290).for_each(|n| assert!(delays.record(Nanos::from_micros(1_000 + n))));
     let counts =
         ProbeCounts { sent: 300, received: 290, lost: 9, late: 1, ..ProbeCounts::default() };
     let record = Record {
         identity: Identity { node: name(sender), incarnation: Incarnation(1), sequence: 1 },
-        wall_ns: start_wall_ns + 301 * SECOND,
+        wall_ns: start_wall_ns + length + SECOND,
         boot_ns: 301 * SECOND,
         boot_id: BootId([1; 16]),
         body: Body::Rollup(Rollup {
-            level: Level::FiveMinutes,
+            level,
             stream: Stream {
                 reflector: name(reflector),
                 protocol: name("stamp"),
@@ -54,7 +78,7 @@ pub(crate) fn fill(store: &mut dyn HubStore, sender: &str, reflector: &str) {
             schedule_version: 1,
             start_wall_ns,
             start_boot_ns: 0,
-            duration_ns: 300 * SECOND as u64,
+            duration_ns: length as u64,
             counts,
             delays: vec![(RollupMetric::Rtt, delays)],
             clock: ClockQuality::default(),
@@ -99,6 +123,21 @@ fn answer_has_three_forms() {
     );
     let pairs = stdout(&sandbox.dwell(&["query"]));
     assert_eq!(pairs, "pair  measure  protocol\na:b   mesh     stamp\n");
+}
+
+#[test]
+fn new_pair_is_answered_from_rows_of_10_s() {
+    let sandbox = with_record(Level::TenSeconds, 10 * SECOND, 60 * SECOND);
+    let output = sandbox.dwell(&["query", "a:b"]);
+    assert!(stderr(&output).contains("these are the last 10 min"), "{output:?}");
+    let table = stdout(&output);
+    let rows: Vec<_> = table.lines().skip(2).collect();
+    assert!(rows[0].contains(" 300 ") && rows.len() < 12, "no rows before the first: {table}");
+    // An explicit range is kept, and an empty answer explains itself.
+    let output = sandbox.dwell(&["query", "a:b", "--last", "24h"]);
+    assert!(stderr(&output).contains("`--step 10s` reads the rows of 10 s"), "{output:?}");
+    let output = sandbox.dwell(&["query", "a:b", "--last", "10s"]);
+    assert!(stderr(&output).contains("`dwell hub nodes` lists nodes"), "{output:?}");
 }
 
 #[test]

@@ -742,7 +742,7 @@ pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create
 pub(crate) fn query_names_what_exists(create: Create<'_>) {
     let mut empty = create();
     let error = ask(&mut *empty, &question()).unwrap_err().to_string();
-    assert_eq!(error, "the hub has no results yet");
+    assert!(error.starts_with("the hub has no results yet"), "{error}");
     let (mut test, _) = measured_hour(create);
     let mut error = |change: &dyn Fn(&mut Query)| {
         let mut question = question();

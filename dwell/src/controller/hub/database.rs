@@ -39,11 +39,27 @@ impl DatabaseArgs {
         &self,
         data: &DataArgs,
     ) -> Result<Box<dyn HubStore + Send>, Failure> {
+        Ok(self.read(data)?.map_err(failure)?)
+    }
+
+    /// Opens the database for reading; `None` if it does not exist yet.
+    pub(in super::super) fn open_if_present(
+        &self,
+        data: &DataArgs,
+    ) -> Result<Option<Box<dyn HubStore + Send>>, Failure> {
+        match self.read(data)? {
+            Ok(store) => Ok(Some(store)),
+            Err(HubError::Missing(_)) => Ok(None),
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    fn read(&self, data: &DataArgs) -> Result<Result<Box<dyn HubStore + Send>, HubError>, Failure> {
         let Some(url) = self.url()? else {
-            return Ok(Box::new(SqliteStore::open_to_read(&data.data).map_err(failure)?));
+            return Ok(SqliteStore::open_to_read(&data.data).map(|store| Box::new(store) as Box<_>));
         };
-        let opened = PostgresStore::open_to_read(url, password().as_deref()).map_err(failure)?;
-        Ok(Box::new(opened))
+        let opened = PostgresStore::open_to_read(url, password().as_deref());
+        Ok(opened.map(|store| Box::new(store) as Box<_>))
     }
 
     /// Whether other hubs may use the database at the same time.

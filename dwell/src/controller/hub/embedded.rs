@@ -12,8 +12,9 @@ use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolL
 use dwell_hub::alert::recover;
 use dwell_hub::store::HubStore;
 use dwell_hub::{
-    CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
-    accept_clock, expire, expire_samples, simultaneous_agents, store_unknown_versions,
+    CollectError, Collector, HubError, NodeSpool, Resolution, Retention, Round, Rules,
+    SimultaneousAgents, accept_clock, expire, expire_samples, simultaneous_agents,
+    store_unknown_versions,
 };
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_results::chain;
@@ -25,6 +26,7 @@ use dwell_units::Nanos;
 use super::super::data::{DataArgs, say_problem};
 use super::DatabaseArgs;
 use super::alerting::{self, KnownNodes};
+use super::faults;
 use super::now_ns;
 
 /// Time between looks at a stop request.
@@ -142,6 +144,7 @@ pub(super) fn run(
     if args.accept_clock {
         accept_clock(&mut store, now_ns())?;
     }
+    faults::clear(&mut store)?;
     let upgraded = store_unknown_versions(&mut store, &rules)?;
     if upgraded > 0 {
         say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
@@ -199,7 +202,11 @@ impl Supervisor {
             }
             if !announced {
                 let (dir, count) = (self.shared.dir.display(), self.collecting.len());
-                say(&format!("dwell: hub started on {dir}, {count} devices"));
+                let advice = match count {
+                    0 => "; add each node by `dwell device add NAME DESTINATION --address ADDRESS`",
+                    _ => "",
+                };
+                say(&format!("dwell: hub started on {dir}, {count} devices{advice}"));
                 announced = true;
             }
             if expired.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {
@@ -213,6 +220,10 @@ impl Supervisor {
         }
         for (_, collecting) in std::mem::take(&mut self.collecting) {
             let _ = collecting.thread.join();
+        }
+        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = faults::clear(&mut *store) {
+            say(&format!("dwell: faults of nodes are not removed: {}", chain(&error)));
         }
     }
 
@@ -244,6 +255,9 @@ impl Supervisor {
                 collecting.stop.store(true, Ordering::Relaxed);
                 let _ = collecting.thread.join();
             }
+            if let Ok(node) = name.parse() {
+                self.say_unless_stored(faults::set(&self.shared.store, &node, None));
+            }
         }
         for (name, device) in devices {
             if self.collecting.contains_key(&name) {
@@ -253,6 +267,7 @@ impl Supervisor {
                 say(&format!("dwell: device {name} is left out: no agent can have this name"));
                 continue;
             };
+            self.say_unless_stored(faults::add_node(&self.shared.store, &node));
             let stop = Arc::new(AtomicBool::new(false));
             let (shared, of_thread) = (Arc::clone(&self.shared), Arc::clone(&stop));
             let collected = device.clone();
@@ -261,6 +276,12 @@ impl Supervisor {
             self.wait(START_INTERVAL);
         }
         Ok(())
+    }
+
+    fn say_unless_stored(&self, outcome: Result<(), HubError>) {
+        if let Err(error) = outcome {
+            say(&format!("dwell: a node's state is not stored: {}", chain(&error)));
+        }
     }
 
     fn expire(&self) {
@@ -330,7 +351,7 @@ impl NodeSpool for SshSpool {
 /// Collects from one device until it is stopped. Reports changes, not every round.
 fn collect(shared: &Shared, node: &Name, device: &Device, stop: &Arc<AtomicBool>) {
     let is_stopped = || stop.load(Ordering::Relaxed) || shared.stop.load(Ordering::Relaxed);
-    let mut news = News::new(node);
+    let mut news = News::new(node, &shared.store);
     while !is_stopped() {
         let reason = match SpoolLink::open(device, &shared.binaries, stop) {
             Ok(link) => collect_over(shared, node, SshSpool(link), &mut news, &is_stopped, stop),
@@ -384,6 +405,7 @@ fn simultaneous(shared: &Shared, node: &Name) -> Option<SimultaneousAgents> {
 /// What was said about a device.
 struct News<'a> {
     node: &'a Name,
+    store: &'a Mutex<Box<dyn HubStore + Send>>,
     /// The last state.
     state: String,
     simultaneous: Option<SimultaneousAgents>,
@@ -394,30 +416,38 @@ struct News<'a> {
 }
 
 impl<'a> News<'a> {
-    fn new(node: &'a Name) -> Self {
-        Self { node, state: String::new(), simultaneous: None, schedule: None, checked: None }
+    fn new(node: &'a Name, store: &'a Mutex<Box<dyn HubStore + Send>>) -> Self {
+        let state = String::new();
+        Self { node, store, state, simultaneous: None, schedule: None, checked: None }
     }
 
-    fn state(&mut self, state: String) {
-        if state != self.state {
-            say(&format!("dwell: {}: {state}", self.node));
-            self.state = state;
+    /// Reports a state that differs from the last one. A fault is also for `dwell hub nodes`.
+    fn state(&mut self, state: String, is_fault: bool) {
+        if state == self.state {
+            return;
         }
+        say(&format!("dwell: {}: {state}", self.node));
+        let fault = is_fault.then_some(state.as_str());
+        if let Err(error) = faults::set(self.store, self.node, fault) {
+            say(&format!("dwell: {}: its state is not stored: {}", self.node, chain(&error)));
+        }
+        self.state = state;
     }
 
     fn failed(&mut self, reason: String) {
         // The error of a device begins with its name.
         let prefix = format!("device {}: ", self.node);
-        self.state(reason.strip_prefix(&prefix).unwrap_or(&reason).to_owned());
+        self.state(reason.strip_prefix(&prefix).unwrap_or(&reason).to_owned(), true);
     }
 
     fn collected(&mut self, round: &Round) {
-        let state = match (&round.pause, round.has_agent) {
-            (_, false) => "no agent ran there; start one with `dwell-node agent`".to_owned(),
-            (Some(pause), _) => format!("collecting; the agent is paused: {}", pause.reason),
-            (None, _) => "collecting".to_owned(),
-        };
-        self.state(state);
+        match (round.fault(), &round.pause) {
+            (Some(fault), _) => self.state(fault, true),
+            (None, Some(pause)) => {
+                self.state(format!("collecting; the agent is paused: {}", pause.reason), false);
+            }
+            (None, None) => self.state("collecting".to_owned(), false),
+        }
         // Each connection leaves the schedule again.
         if let Some(version) = round.schedule.filter(|version| self.schedule != Some(*version)) {
             self.schedule = Some(version);

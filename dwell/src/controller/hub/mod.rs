@@ -4,6 +4,7 @@ mod alerting;
 mod alerts;
 mod database;
 mod embedded;
+mod faults;
 mod maintenance;
 mod nodes;
 mod samples;

@@ -191,7 +191,10 @@ fn apply(args: &FileArgs) -> Result<Exit, Failure> {
     let version = transaction.add_schedule(now_ns, &owner(), &text, &parts)?;
     transaction.commit()?;
     print_cost(args, Some(version), &costs)?;
-    say(&format!("dwell: applied as version {version}; nodes follow within 60 s while a hub runs"));
+    say(&format!(
+        "dwell: applied as version {version}; nodes follow within 60 s while a hub runs; \
+                  `dwell hub nodes` shows them"
+    ));
     Ok(Exit::Measured)
 }
 

@@ -7,9 +7,11 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
 use dwell_protocol::ReflectJob;
-use dwell_rollup::{DEFAULT_SPOOL_DIR, LocalLimits, Name, NodeSchedule, ScheduleEntry};
+use dwell_rollup::{LocalLimits, Name, NodeSchedule, ScheduleEntry};
 use dwell_units::{Bytes, Nanos};
 use serde_json::{Map, Value, json};
+
+use super::spool_access::default_dir;
 
 /// Default size of a spool.
 const DEFAULT_SPOOL_SIZE: Bytes = Bytes(64 << 20);
@@ -135,7 +137,7 @@ impl AgentConfig {
         fields.end()?;
         Ok(Self {
             node,
-            spool: spool.unwrap_or_else(|| DEFAULT_SPOOL_DIR.into()),
+            spool: spool.unwrap_or_else(default_dir),
             spool_size,
             sync_interval,
             limits: limits.unwrap_or_default(),
@@ -189,6 +191,8 @@ fn reflect(mut fields: Table) -> anyhow::Result<ReflectJob> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_rollup::DEFAULT_SPOOL_DIR;
+
     use super::*;
 
     const FULL_CONFIG: &str = r#"
@@ -218,7 +222,7 @@ mod tests {
     fn configuration_has_defaults_and_refuses_unknown_fields() {
         let config = AgentConfig::parse("node = \"n1\"").unwrap();
         assert_eq!((config.spool_size, config.reflect), (DEFAULT_SPOOL_SIZE, None));
-        assert_eq!(config.spool, Path::new(DEFAULT_SPOOL_DIR));
+        assert_eq!(config.spool, default_dir());
         let full = AgentConfig::parse(FULL_CONFIG).unwrap();
         assert_eq!(full.entries[0].interval, Nanos::from_secs(1));
         assert_eq!(full.limits.packets, "200pps".parse().ok());

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use dwell_io::plain_file;
@@ -20,9 +20,28 @@ const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
 /// Maximum length of a small file in bytes.
 const MAX_SMALL_LEN: usize = 1 << 20;
 
-/// Directory of the spool on this machine: that of the environment, or the default.
+/// Returns the directory of the spool on this machine: that of the environment, or the default. Agent and
+/// carriers of one user find the same.
 pub(crate) fn default_dir() -> PathBuf {
-    std::env::var_os(SPOOL_VARIABLE).map_or_else(|| DEFAULT_SPOOL_DIR.into(), PathBuf::from)
+    let path = |name| std::env::var_os(name).map(PathBuf::from);
+    if let Some(dir) = path(SPOOL_VARIABLE) {
+        return dir;
+    }
+    let shared = Path::new(DEFAULT_SPOOL_DIR);
+    // The owner of a process is its effective user, see proc(5).
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if is_root || shared.is_dir() {
+        return shared.to_owned();
+    }
+    own_dir(path("XDG_STATE_HOME"), path("HOME")).unwrap_or_else(|| shared.to_owned())
+}
+
+/// Returns the directory of the spool of a user who cannot create the shared one, by the XDG Base
+/// Directory Specification; `None` without a home.
+fn own_dir(state: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let state = state.filter(|dir| dir.is_absolute());
+    let state = state.or_else(|| Some(home?.join(".local/state")))?;
+    Some(state.join("dwell-agent"))
 }
 
 /// Records of one level from a position on.
@@ -218,4 +237,17 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
         sync_dir_of(path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spool_of_a_user_is_in_the_home() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(own_dir(None, path("/home/pi")), path("/home/pi/.local/state/dwell-agent"));
+        assert_eq!(own_dir(path("/state"), path("/home/pi")), path("/state/dwell-agent"));
+        assert_eq!(own_dir(path("state"), None), None, "a relative path is ignored");
+    }
 }

@@ -1,0 +1,39 @@
+//! Why the running hub collects nothing from a node, kept in its database for `dwell hub nodes`.
+
+use std::sync::{Mutex, PoisonError};
+
+use dwell_hub::HubError;
+use dwell_hub::store::{HubStore, TextKind};
+use dwell_rollup::Name;
+
+/// Removes the faults that a killed or stopped hub left.
+pub(super) fn clear(store: &mut dyn HubStore) -> Result<(), HubError> {
+    let mut transaction = store.begin()?;
+    for node in transaction.texts(TextKind::CollectionFault)?.into_keys() {
+        transaction.set_text(TextKind::CollectionFault, &node, None)?;
+    }
+    transaction.commit()
+}
+
+/// Makes a node known to the database, also before its first record.
+pub(super) fn add_node(
+    store: &Mutex<Box<dyn HubStore + Send>>,
+    node: &Name,
+) -> Result<(), HubError> {
+    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut transaction = store.begin()?;
+    transaction.add_nodes(std::slice::from_ref(node))?;
+    transaction.commit()
+}
+
+/// Stores the fault of a node; `None` removes it.
+pub(super) fn set(
+    store: &Mutex<Box<dyn HubStore + Send>>,
+    node: &Name,
+    fault: Option<&str>,
+) -> Result<(), HubError> {
+    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut transaction = store.begin()?;
+    transaction.set_text(TextKind::CollectionFault, node.as_str(), fault)?;
+    transaction.commit()
+}
