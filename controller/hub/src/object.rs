@@ -6,10 +6,11 @@ use dwell_rollup::{DroppedCounts, Name};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::incarnation::{IncarnationState, SimultaneousAgents};
+use crate::error::HubError;
+use crate::incarnation::{IncarnationState, SimultaneousAgents, simultaneous_agents};
 use crate::query::{Answer, DelayFigures, Figures, QUANTILES, Query, measure};
 use crate::schedule::NodeCost;
-use crate::store::{AppliedSchedule, StoredNode, StoredStatus};
+use crate::store::{AppliedSchedule, HubTransaction, StoredNode, StoredStatus};
 
 /// Formats a time as RFC 3339 in UTC, with whole seconds unless there are others.
 pub fn time_text(ns: i64) -> String {
@@ -133,6 +134,27 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
+    /// Reads what the hub knows about a node.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn read(transaction: &mut dyn HubTransaction, node: StoredNode) -> Result<Self, HubError> {
+        let incarnations = transaction.incarnations_of(node.id)?;
+        let simultaneous = simultaneous_agents(&incarnations);
+        let status = transaction.last_status(node.id)?;
+        let incarnations = incarnations.into_iter().map(|(_, state)| state).collect();
+        Ok(Self { node, incarnations, status, simultaneous })
+    }
+
+    /// Reads what the hub knows about all nodes, by name.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn read_all(transaction: &mut dyn HubTransaction) -> Result<Vec<Self>, HubError> {
+        let nodes = transaction.nodes()?;
+        nodes.into_iter().map(|node| Self::read(transaction, node)).collect()
+    }
+
     /// Records that are neither stored nor dropped by the node, although later ones are stored.
     pub fn missing(&self) -> u64 {
         self.incarnations.iter().map(IncarnationState::missing).sum()

@@ -3,6 +3,7 @@
 mod agent;
 mod collect;
 mod order;
+mod scale;
 mod state;
 mod suite;
 
@@ -38,6 +39,7 @@ suite!(
     flood_of_undated_records_is_bounded,
     forged_node_name_is_kept_raw_without_a_receipt,
     kept_record_without_a_place_stays_kept,
+    mesh_has_missing_stale_and_paused_streams,
     late_record_of_14_days_is_stored_and_of_16_is_undated,
     nearer_pairing_moves_a_dated_record,
     query_has_counts_coverage_and_supported_percentiles,
@@ -52,6 +54,7 @@ suite!(
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,
     unrequested_samples_have_no_receipt,
+    windows_are_the_merge_of_the_last_rows,
     wrong_clock_of_the_hub_changes_nothing,
 );
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use dwell_hub::store::HubStore;
-use dwell_hub::{HubError, NodeReport, nodes_object, simultaneous_agents, time_text};
+use dwell_hub::{NodeReport, nodes_object, time_text};
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_report::Table;
 use dwell_results::age::ago;
@@ -27,7 +27,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut store = open_to_read(&args.data)?;
-    let reports = reports(&mut store)?;
+    let reports = NodeReport::read_all(&mut *store.begin_to_read()?)?;
     let mut out = terminal::buffered_stdout();
     if args.json {
         writeln!(out, "{:#}", nodes_object(&reports))?;
@@ -59,17 +59,4 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     out.flush()?;
     Ok(Exit::Measured)
-}
-
-fn reports(store: &mut dyn HubStore) -> Result<Vec<NodeReport>, HubError> {
-    let mut transaction = store.begin_to_read()?;
-    let mut reports = Vec::new();
-    for node in transaction.nodes()? {
-        let incarnations = transaction.incarnations_of(node.id)?;
-        let simultaneous = simultaneous_agents(&incarnations);
-        let status = transaction.last_status(node.id)?;
-        let incarnations = incarnations.into_iter().map(|(_, state)| state).collect();
-        reports.push(NodeReport { node, incarnations, status, simultaneous });
-    }
-    Ok(reports)
 }
