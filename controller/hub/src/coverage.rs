@@ -114,9 +114,6 @@ impl ExpectedProbes {
 /// pauses, and the errors of their clocks.
 #[derive(Debug, Default)]
 pub struct FleetHistory {
-    range: TimeSpan,
-    /// Time and version of each applied schedule.
-    applied: Vec<(i64, u64)>,
     nodes: BTreeMap<Name, NodeHistory>,
     /// Parts of senders that were needed so far.
     parts: BTreeMap<(Name, u64), Vec<ScheduleEntry>>,
@@ -125,23 +122,23 @@ pub struct FleetHistory {
 /// The history of one node.
 #[derive(Debug, Default)]
 struct NodeHistory {
-    /// Time of each status and the version in it.
-    reported: Vec<(i64, u64)>,
+    /// When it followed which version of the schedule.
+    followed: Vec<(TimeSpan, u64)>,
     pauses: Vec<TimeSpan>,
     /// Time of each status and the maximum error of the clock in it.
     bounds: Vec<(i64, Option<u64>)>,
 }
 
 impl NodeHistory {
-    fn of(points: Vec<StatusPoint>) -> Self {
-        let mut history = Self::default();
-        for StatusPoint { wall_ns, schedule_version, clock_bound_ns, pauses } in points {
-            history.reported.push((wall_ns, schedule_version));
-            history.bounds.push((wall_ns, clock_bound_ns));
-            history.pauses.extend(pauses);
-        }
-        history.pauses = join(history.pauses);
-        history
+    /// Returns the history in [from, to). `applied` are the time and version of each schedule.
+    fn new(points: Vec<StatusPoint>, applied: &[(i64, u64)], (from_ns, to_ns): (i64, i64)) -> Self {
+        let reported: Vec<_> =
+            points.iter().map(|point| (point.wall_ns, point.schedule_version)).collect();
+        let mut followed = followed(applied, &reported);
+        followed.retain(|(span, _)| from_ns < span.1 && span.0 < to_ns);
+        let bounds = points.iter().map(|point| (point.wall_ns, point.clock_bound_ns)).collect();
+        let pauses = join(points.into_iter().flat_map(|point| point.pauses).collect());
+        Self { followed, pauses, bounds }
     }
 }
 
@@ -155,19 +152,26 @@ impl FleetHistory {
         names: &BTreeSet<Name>,
         (from_ns, to_ns): (i64, i64),
     ) -> Result<Self, HubError> {
-        let mut nodes = BTreeMap::new();
-        for node in transaction.nodes()?.into_iter().filter(|node| names.contains(&node.name)) {
-            let from_ns = from_ns.saturating_sub(REPORT_NS);
-            let to_ns = to_ns.saturating_add(REPORT_NS);
-            let points = transaction.status_history(node.id, from_ns, to_ns)?;
-            nodes.insert(node.name, NodeHistory::of(points));
-        }
         let applied = transaction.schedules()?.into_iter();
-        let applied = applied.map(|it| (it.applied_ns, it.version)).collect();
-        Ok(Self { range: (from_ns, to_ns), applied, nodes, parts: BTreeMap::new() })
+        let applied: Vec<_> = applied.map(|it| (it.applied_ns, it.version)).collect();
+        let known = transaction.nodes()?;
+        let mut nodes = BTreeMap::new();
+        for name in names {
+            let points = match known.iter().find(|node| node.name == *name) {
+                Some(node) => transaction.status_history(
+                    node.id,
+                    from_ns.saturating_sub(REPORT_NS),
+                    to_ns.saturating_add(REPORT_NS),
+                )?,
+                None => Vec::new(),
+            };
+            let history = NodeHistory::new(points, &applied, (from_ns, to_ns));
+            nodes.insert(name.clone(), history);
+        }
+        Ok(Self { nodes, parts: BTreeMap::new() })
     }
 
-    /// Returns the history of one stream.
+    /// Returns the history of one stream between two of the nodes.
     ///
     /// # Errors
     /// The database failed.
@@ -177,14 +181,9 @@ impl FleetHistory {
         sender: &Name,
         stream: &Stream,
     ) -> Result<ExpectedProbes, HubError> {
-        let (from_ns, to_ns) = self.range;
-        let reported = self.nodes.get(sender).map_or(&[][..], |node| &node.reported);
+        let followed = self.nodes.get(sender).map_or(&[][..], |node| &node.followed);
         let mut in_effect = Vec::new();
-        for (span, version) in followed(&self.applied, reported) {
-            // No other version is read.
-            if span.1 <= from_ns || to_ns <= span.0 {
-                continue;
-            }
+        for (span, version) in followed.iter().copied() {
             let entries = match self.parts.entry((sender.clone(), version)) {
                 Entry::Occupied(part) => part.into_mut(),
                 Entry::Vacant(place) => place.insert(read_part(transaction, sender, version)?),

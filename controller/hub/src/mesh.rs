@@ -89,7 +89,7 @@ pub fn mesh(
     now_ns: i64,
 ) -> Result<Mesh, HubError> {
     let known = transaction.streams(None)?;
-    let figures: BTreeMap<StreamId, WindowFigures> =
+    let mut figures: BTreeMap<StreamId, WindowFigures> =
         transaction.windows(window, None)?.into_iter().collect();
     let mut missing = scheduled(transaction)?;
     let mut mesh = Mesh { window: Some(window), ..Mesh::default() };
@@ -110,12 +110,12 @@ pub fn mesh(
         let of_schedule = (sender, stream);
         let is_scheduled = missing.remove(&of_schedule);
         let (sender, stream) = of_schedule;
-        let figures = match figures.get(&id) {
-            Some(of) if is_hidden(of, now_ns) => {
+        let figures = match figures.remove(&id) {
+            Some(of) if is_hidden(&of, now_ns) => {
                 mesh.hidden += 1;
                 None
             }
-            of => of.cloned(),
+            of => of,
         };
         if figures.is_none() && !is_scheduled {
             continue;
