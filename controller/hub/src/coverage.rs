@@ -1,14 +1,15 @@
 //! Coverage: how many of the probes that the schedules made due are in the stored rows.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
-use dwell_rollup::{Name, NodeSchedule, ScheduleEntry, Stream};
+use dwell_rollup::{ClockQuality, Name, NodeSchedule, ScheduleEntry, Stream};
 
 use crate::error::HubError;
 use crate::period::SECOND_NS;
 use crate::schedule::Window;
 use crate::spans::{TimeSpan, join, length, subtract};
-use crate::store::{HubTransaction, StoredStatus};
+use crate::store::{HubTransaction, StatusPoint};
 
 /// A schedule entry while it was in effect.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,9 @@ struct InEffect {
 /// Time by which the statuses of a range are read beyond it: a pause, and a new schedule, are reported
 /// by a later one.
 const REPORT_NS: i64 = 3_600 * SECOND_NS;
+
+/// Time for which the clock error in a status is valid: two intervals of statuses.
+pub(crate) const VALID_NS: i64 = 600 * SECOND_NS;
 
 /// The history of one stream's schedule, and the pauses of its nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,46 +47,21 @@ impl ExpectedProbes {
         transaction: &mut dyn HubTransaction,
         sender: &Name,
         stream: &Stream,
-        (from_ns, to_ns): (i64, i64),
+        range: (i64, i64),
     ) -> Result<Self, HubError> {
-        let nodes = transaction.nodes()?;
-        let mut statuses = |name: &Name| {
-            let Some(node) = nodes.iter().find(|node| node.name == *name) else {
-                return Ok(Vec::new());
-            };
-            let from_ns = from_ns.saturating_sub(REPORT_NS);
-            transaction.statuses(node.id, from_ns, to_ns.saturating_add(REPORT_NS))
-        };
-        let (of_sender, of_reflector) = (statuses(sender)?, statuses(&stream.reflector)?);
-        let applied = transaction.schedules()?.into_iter();
-        let applied: Vec<_> = applied.map(|it| (it.applied_ns, it.version)).collect();
-        let reported = of_sender.iter();
-        let reported: Vec<_> =
-            reported.map(|stored| (stored.wall_ns, stored.status.schedule_version)).collect();
-        let mut parts: BTreeMap<u64, NodeSchedule> = BTreeMap::new();
-        for (_, version) in &applied {
-            if let Some(json) = transaction.node_schedule(*version, sender)? {
-                let part = NodeSchedule::from_json(json.as_bytes())
-                    .map_err(|error| HubError::stored("schedule", error))?;
-                parts.insert(*version, part);
-            }
-        }
-        let mut in_effect = Vec::new();
-        for (span, version) in followed(&applied, &reported) {
-            let entries = parts.get(&version).map_or(&[][..], |part| &part.entries);
-            for entry in entries.iter().filter(|entry| is_of(entry, stream)) {
-                let windows = entry.windows.iter().map(|window| window.to_string().parse());
-                in_effect.push(InEffect {
-                    span,
-                    interval_ns: entry.interval.0.max(1),
-                    windows: windows
-                        .collect::<Result<_, _>>()
-                        .map_err(|error: String| HubError::stored("window", error))?,
-                });
-            }
-        }
-        let (pauses, reflector_pauses) = (pauses(&of_sender), pauses(&of_reflector));
-        Ok(Self { in_effect, pauses, reflector_pauses })
+        let nodes = BTreeSet::from([sender.clone(), stream.reflector.clone()]);
+        let mut history = FleetHistory::read(transaction, &nodes, range)?;
+        history.expected(transaction, sender, stream)
+    }
+
+    /// Time in which the sender was paused, as starts and ends in nanoseconds since 1970.
+    pub fn sender_pauses(&self) -> &[(i64, i64)] {
+        &self.pauses
+    }
+
+    /// Time in which the reflector was paused.
+    pub fn reflector_pauses(&self) -> &[(i64, i64)] {
+        &self.reflector_pauses
     }
 
     /// Returns the number of probes that were due in [from, to); `None` if no schedule had the stream.
@@ -131,6 +110,158 @@ impl ExpectedProbes {
     }
 }
 
+/// What several streams have in common in a time span: the schedules that their nodes followed, their
+/// pauses, and the errors of their clocks.
+#[derive(Debug, Default)]
+pub struct FleetHistory {
+    nodes: BTreeMap<Name, NodeHistory>,
+    /// Parts of senders that were needed so far.
+    parts: BTreeMap<(Name, u64), Vec<ScheduleEntry>>,
+}
+
+/// The history of one node.
+#[derive(Debug, Default)]
+struct NodeHistory {
+    /// When it followed which version of the schedule.
+    followed: Vec<(TimeSpan, u64)>,
+    pauses: Vec<TimeSpan>,
+    bounds: ClockBounds,
+}
+
+/// What a node declared about the error of its clock, over time.
+#[derive(Debug, Default)]
+pub(crate) struct ClockBounds {
+    /// Time of each status and the maximum error of the clock in it, in ascending order.
+    bounds: Vec<(i64, Option<u64>)>,
+}
+
+impl ClockBounds {
+    /// Returns the bounds of statuses.
+    pub(crate) fn of(points: &[StatusPoint]) -> Self {
+        let bounds = points.iter().map(|point| (point.wall_ns, point.clock_bound_ns));
+        Self { bounds: bounds.collect() }
+    }
+
+    /// Returns the maximum error in nanoseconds of one-way delays to this node in [from, to), which the
+    /// clocks of both nodes cause; `None` if unknown. `clock` is that of the sender.
+    pub(crate) fn error_ns(&self, clock: &ClockQuality, from_ns: i64, to_ns: i64) -> Option<u64> {
+        if clock.is_one_clock {
+            return Some(0);
+        }
+        let from_ns = from_ns.saturating_sub(VALID_NS);
+        let to_ns = to_ns.saturating_add(VALID_NS);
+        let first = self.bounds.partition_point(|(at, _)| *at < from_ns);
+        let mut largest = None;
+        for (_, bound) in self.bounds[first..].iter().take_while(|(at, _)| *at < to_ns) {
+            largest = Some((*bound)?.max(largest.unwrap_or(0)));
+        }
+        Some(clock.bound_ns?.saturating_add(largest?))
+    }
+}
+
+impl NodeHistory {
+    /// Returns the history in [from, to). `applied` are the time and version of each schedule.
+    fn new(points: Vec<StatusPoint>, applied: &[(i64, u64)], (from_ns, to_ns): (i64, i64)) -> Self {
+        let reported: Vec<_> =
+            points.iter().map(|point| (point.wall_ns, point.schedule_version)).collect();
+        let mut followed = followed(applied, &reported);
+        followed.retain(|(span, _)| from_ns < span.1 && span.0 < to_ns);
+        let bounds = ClockBounds::of(&points);
+        let pauses = join(points.into_iter().flat_map(|point| point.pauses).collect());
+        Self { followed, pauses, bounds }
+    }
+}
+
+impl FleetHistory {
+    /// Reads the history of nodes in [from, to).
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn read(
+        transaction: &mut dyn HubTransaction,
+        names: &BTreeSet<Name>,
+        (from_ns, to_ns): (i64, i64),
+    ) -> Result<Self, HubError> {
+        let applied = transaction.schedules()?.into_iter();
+        let applied: Vec<_> = applied.map(|it| (it.applied_ns, it.version)).collect();
+        let known = transaction.nodes()?;
+        let mut nodes = BTreeMap::new();
+        for name in names {
+            let points = match known.iter().find(|node| node.name == *name) {
+                Some(node) => transaction.status_history(
+                    node.id,
+                    from_ns.saturating_sub(REPORT_NS),
+                    to_ns.saturating_add(REPORT_NS),
+                )?,
+                None => Vec::new(),
+            };
+            let history = NodeHistory::new(points, &applied, (from_ns, to_ns));
+            nodes.insert(name.clone(), history);
+        }
+        Ok(Self { nodes, parts: BTreeMap::new() })
+    }
+
+    /// Returns the history of one stream between two of the nodes.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn expected(
+        &mut self,
+        transaction: &mut dyn HubTransaction,
+        sender: &Name,
+        stream: &Stream,
+    ) -> Result<ExpectedProbes, HubError> {
+        let followed = self.nodes.get(sender).map_or(&[][..], |node| &node.followed);
+        let mut in_effect = Vec::new();
+        for (span, version) in followed.iter().copied() {
+            let entries = match self.parts.entry((sender.clone(), version)) {
+                Entry::Occupied(part) => part.into_mut(),
+                Entry::Vacant(place) => place.insert(read_part(transaction, sender, version)?),
+            };
+            for entry in entries.iter().filter(|entry| is_of(entry, stream)) {
+                let windows = entry.windows.iter().map(|window| window.to_string().parse());
+                in_effect.push(InEffect {
+                    span,
+                    interval_ns: entry.interval.0.max(1),
+                    windows: windows
+                        .collect::<Result<_, _>>()
+                        .map_err(|error: String| HubError::stored("window", error))?,
+                });
+            }
+        }
+        let pauses =
+            |name: &Name| self.nodes.get(name).map(|node| node.pauses.clone()).unwrap_or_default();
+        let (pauses, reflector_pauses) = (pauses(sender), pauses(&stream.reflector));
+        Ok(ExpectedProbes { in_effect, pauses, reflector_pauses })
+    }
+
+    /// Returns the maximum error in nanoseconds of one-way delays in [from, to), which the clocks of
+    /// both nodes cause; `None` if unknown. `clock` is that of the sender.
+    pub fn error_ns(
+        &self,
+        clock: &ClockQuality,
+        reflector: &Name,
+        from_ns: i64,
+        to_ns: i64,
+    ) -> Option<u64> {
+        if clock.is_one_clock {
+            return Some(0);
+        }
+        self.nodes.get(reflector)?.bounds.error_ns(clock, from_ns, to_ns)
+    }
+}
+
+/// Returns the entries of a node in a version.
+fn read_part(
+    transaction: &mut dyn HubTransaction,
+    node: &Name,
+    version: u64,
+) -> Result<Vec<ScheduleEntry>, HubError> {
+    let Some(json) = transaction.node_schedule(version, node)? else { return Ok(Vec::new()) };
+    let part = NodeSchedule::from_json(json.as_bytes());
+    part.map(|part| part.entries).map_err(|error| HubError::stored("schedule", error))
+}
+
 /// Returns when a node followed which version of the schedule: from its first to its last status as they
 /// say, otherwise from the application of each version. Both are times and versions, in ascending order.
 fn followed(applied: &[(i64, u64)], reported: &[(i64, u64)]) -> Vec<(TimeSpan, u64)> {
@@ -143,18 +274,6 @@ fn followed(applied: &[(i64, u64)], reported: &[(i64, u64)]) -> Vec<(TimeSpan, u
     let ends = changes.iter().skip(1).map(|(at, _)| *at).chain([i64::MAX]);
     let spans = changes.iter().zip(ends).map(|((from, version), to)| ((*from, to), *version));
     spans.filter(|(span, _)| span.0 < span.1).collect()
-}
-
-/// Returns the pauses that statuses report.
-pub(crate) fn pauses(statuses: &[StoredStatus]) -> Vec<TimeSpan> {
-    let mut spans = Vec::new();
-    for StoredStatus { status, wall_ns, .. } in statuses {
-        let ended = status.pauses.iter();
-        spans.extend(ended.map(|pause| (pause.from_wall_ns, pause.to_wall_ns)));
-        // The pause lasts at least until this status was written.
-        spans.extend(status.pause.as_ref().map(|pause| (pause.since_wall_ns, *wall_ns)));
-    }
-    join(spans)
 }
 
 /// Whether a schedule entry is that of a stream. Another protocol under the same name is another stream.
@@ -218,6 +337,33 @@ mod tests {
             [0.0, 900.0],
             "one of both paused"
         );
+    }
+
+    #[test]
+    fn error_of_one_way_delays_needs_both_clocks() {
+        let reflector: Name = "b".parse().unwrap();
+        let history = |bounds: &[(i64, Option<u64>)]| FleetHistory {
+            nodes: BTreeMap::from([(
+                reflector.clone(),
+                NodeHistory {
+                    bounds: ClockBounds { bounds: bounds.to_vec() },
+                    ..NodeHistory::default()
+                },
+            )]),
+            ..FleetHistory::default()
+        };
+        let sender = |bound_ns| ClockQuality { bound_ns, ..ClockQuality::default() };
+        let error = |bounds: &[(i64, Option<u64>)], sender: &ClockQuality| {
+            history(bounds).error_ns(sender, &reflector, HOUR, HOUR + 10)
+        };
+        let both = [(HOUR, Some(30)), (HOUR + 1, Some(20)), (3 * HOUR, None)];
+        assert_eq!(error(&both, &sender(Some(7))), Some(37));
+        assert_eq!(error(&both, &sender(None)), None);
+        assert_eq!(error(&[], &sender(Some(7))), None);
+        assert_eq!(error(&[(HOUR, Some(1)), (HOUR + 5, None)], &sender(Some(7))), None);
+        assert_eq!(error(&[(0, Some(1))], &sender(Some(7))), None, "an old status");
+        let one = ClockQuality { is_one_clock: true, ..ClockQuality::default() };
+        assert_eq!(error(&[], &one), Some(0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::store::{
     Counts, HubStore, HubTransaction, Span, StoredBadRecord, StoredStatus, UndatedRecord,
 };
 use crate::verify::{BadRecord, Decoder, Delivery, Verified, verify};
+use crate::window_update::{self, ChangedRows};
 
 /// Maximum number of streams of a node. A schedule has at most 1,000 entries per node.
 const MAX_STREAMS: u64 = 10_000;
@@ -223,6 +224,8 @@ struct Batch<'a> {
     boots: BTreeMap<(NodeId, BootId), BootChanges>,
     /// Hours of streams whose rows of 5 min changed.
     changed_hours: BTreeSet<(StreamId, i64)>,
+    /// Streams whose windows may change.
+    changed_rows: BTreeMap<StreamId, ChangedRows>,
     committed: Committed,
     last_arrivals: BTreeMap<Name, i64>,
 }
@@ -244,6 +247,7 @@ impl<'a> Batch<'a> {
             undated: Vec::new(),
             boots: BTreeMap::new(),
             changed_hours: BTreeSet::new(),
+            changed_rows: BTreeMap::new(),
             committed: Committed::default(),
             last_arrivals: BTreeMap::new(),
         })
@@ -417,6 +421,7 @@ impl<'a> Batch<'a> {
         self.transaction.note_streams(&last.into_iter().collect::<Vec<_>>())?;
         self.transaction.add_statuses(&self.statuses)?;
         self.recompute()?;
+        window_update::recompute(self.transaction, &self.changed_rows)?;
         let states = std::mem::take(&mut self.states).into_iter();
         let states: Vec<_> = states.filter(|(_, state)| state.is_known()).collect();
         self.transaction.set_incarnations(&states)?;
@@ -674,6 +679,7 @@ impl<'a> Batch<'a> {
         let Some(stream) = self.stream_id(node, &rollup.stream) else { return false };
         if resolution == Resolution::FiveMinutes {
             self.changed_hours.insert((stream, hour_of(measured_ns)));
+            ChangedRows::note(&mut self.changed_rows, stream, measured_ns, false);
         }
         let row = Row::of(rollup, stream, measured_ns, key);
         self.rows.entry(partition).or_default().push(row);
@@ -750,6 +756,7 @@ impl<'a> Batch<'a> {
                         && !self.horizons(arrival_ns).is_expired(partition)
                     {
                         self.changed_hours.insert((stream, hour_of(from_ns)));
+                        ChangedRows::note(&mut self.changed_rows, stream, from_ns, true);
                     }
                 }
                 if let Some(to_ns) = to_ns {

@@ -1,13 +1,15 @@
 //! Queries: the delays of a pair over time, with their number and coverage.
 
+use std::collections::BTreeSet;
+
 use dwell_rollup::{Bin, ClockQuality, Name, ProbeCounts, RollupMetric};
 use dwell_stats::Quantile;
 use thiserror::Error;
 
-use crate::coverage::ExpectedProbes;
+use crate::coverage::FleetHistory;
 use crate::error::HubError;
 use crate::period::{DAY_NS, Resolution, SECOND_NS};
-use crate::row::{NodeId, Row};
+use crate::row::Row;
 use crate::store::{HubTransaction, SentStream, Span};
 
 /// Percentiles of a query, with their names.
@@ -18,6 +20,17 @@ pub const QUANTILES: [(&str, Quantile); 5] = [
     ("p99", Quantile::P99),
     ("p99_9", Quantile::P99_9),
 ];
+
+/// Percentiles between which figures draw nested bands: 5 and 95, 25 and 75.
+pub const BAND_QUANTILES: [Quantile; 4] =
+    [quantile(50_000), quantile(250_000), quantile(750_000), quantile(950_000)];
+
+const fn quantile(ppm: u32) -> Quantile {
+    match Quantile::from_ppm(ppm) {
+        Some(quantile) => quantile,
+        None => Quantile::P50,
+    }
+}
 
 /// Maximum number of rows of a query.
 const MAX_ROWS: i64 = 100_000;
@@ -67,6 +80,10 @@ pub struct Answer {
     pub rows: Vec<Figures>,
     /// Figures of the whole range.
     pub total: Figures,
+    /// Pauses of the sender, as starts and ends in nanoseconds since 1970, within the range.
+    pub sender_pauses: Vec<(i64, i64)>,
+    /// Pauses of the reflector.
+    pub reflector_pauses: Vec<(i64, i64)>,
 }
 
 /// Figures of one stream in a time span.
@@ -103,6 +120,8 @@ pub struct DelayFigures {
     pub max_ns: i64,
     /// The bin of each percentile of [`QUANTILES`]; `None` if `n` does not support it.
     pub percentiles: [Option<Bin>; QUANTILES.len()],
+    /// The bin of each percentile of [`BAND_QUANTILES`], as in [`Self::percentiles`].
+    pub bands: [Option<Bin>; BAND_QUANTILES.len()],
     /// Maximum error in nanoseconds that the clocks of both nodes cause. 0 for round trips, and for
     /// one-way delays on one clock.
     pub error_ns: u64,
@@ -253,23 +272,17 @@ fn answer(
     let Steps { from_ns, to_ns, step_ns, resolution, now_ns } = *steps;
     let span = Span { stream: stream.id, from_ns, to_ns };
     let rows = transaction.rows(resolution, &[span])?.pop().unwrap_or_default();
-    let nodes = transaction.nodes()?;
-    let number = |name: &Name| nodes.iter().find(|node| node.name == *name).map(|node| node.id);
-    let range = (from_ns, to_ns);
-    let expected = ExpectedProbes::read(transaction, &stream.sender, &stream.stream, range)?;
+    let reflector = &stream.stream.reflector;
+    let names = BTreeSet::from([stream.sender.clone(), reflector.clone()]);
+    let mut history = FleetHistory::read(transaction, &names, (from_ns, to_ns))?;
+    let expected = history.expected(transaction, &stream.sender, &stream.stream)?;
     // Rows before were dropped.
     let kept_from_ns = transaction.horizons()?.kept_from(resolution);
-    let bounds = match number(&stream.stream.reflector) {
-        Some(reflector) if query.metric.is_one_way() => {
-            ReflectorBounds::read(transaction, reflector, from_ns, to_ns)?
-        }
-        _ => ReflectorBounds::default(),
-    };
     let figures = |rows: &[Row], from_ns: i64, to_ns: i64| {
         let merged = Row::merge(rows, from_ns);
         let counts = merged.as_ref().map(|row| row.counts).unwrap_or_default();
         let error_ns = merged.as_ref().and_then(|row| match query.metric.is_one_way() {
-            true => bounds.error(&row.clock, from_ns, to_ns),
+            true => history.error_ns(&row.clock, reflector, from_ns, to_ns),
             false => Some(0),
         });
         let delays = merged.as_ref().and_then(|row| row.delays(query.metric)).zip(error_ns);
@@ -289,6 +302,7 @@ fn answer(
                     mean_ns: delays.mean_ns()?,
                     max_ns: delays.max()?.0,
                     percentiles: QUANTILES.map(|(_, quantile)| delays.quantile(quantile)),
+                    bands: BAND_QUANTILES.map(|quantile| delays.quantile(quantile)),
                     error_ns,
                 })
             }),
@@ -306,48 +320,20 @@ fn answer(
         answered.push(figures(inside, start, end));
         (left, start) = (rest, end);
     }
-    Ok(Answer { stream, metric: query.metric, resolution, step_ns, rows: answered, total })
-}
-
-/// What the reflector declared about the error of its clock, over time.
-#[derive(Default)]
-pub(crate) struct ReflectorBounds {
-    /// Time of a status and the bound in it, in ascending order.
-    bounds: Vec<(i64, Option<u64>)>,
-}
-
-impl ReflectorBounds {
-    /// Time for which a status is valid: two intervals of statuses.
-    const VALID_NS: i64 = 600 * SECOND_NS;
-
-    pub(crate) fn read(
-        transaction: &mut dyn HubTransaction,
-        reflector: NodeId,
-        from_ns: i64,
-        to_ns: i64,
-    ) -> Result<Self, HubError> {
-        let from_ns = from_ns.saturating_sub(Self::VALID_NS);
-        let to_ns = to_ns.saturating_add(Self::VALID_NS);
-        let statuses = transaction.statuses(reflector, from_ns, to_ns)?.into_iter();
-        let bounds = statuses.map(|stored| (stored.wall_ns, stored.status.clock_bound_ns));
-        Ok(Self { bounds: bounds.collect() })
-    }
-
-    /// Returns the error of one-way delays in [from, to); `None` if unknown.
-    pub(crate) fn error(&self, sender: &ClockQuality, from_ns: i64, to_ns: i64) -> Option<u64> {
-        if sender.is_one_clock {
-            return Some(0);
-        }
-        let near = self.bounds.iter().filter(|(at, _)| {
-            from_ns.saturating_sub(Self::VALID_NS) <= *at
-                && *at < to_ns.saturating_add(Self::VALID_NS)
-        });
-        let mut largest = None;
-        for (_, bound) in near {
-            largest = Some((*bound)?.max(largest.unwrap_or(0)));
-        }
-        Some(sender.bound_ns?.saturating_add(largest?))
-    }
+    let within = |pauses: &[(i64, i64)]| {
+        let pauses = pauses.iter().map(|(from, to)| ((*from).max(from_ns), (*to).min(to_ns)));
+        pauses.filter(|(from, to)| from < to).collect()
+    };
+    Ok(Answer {
+        metric: query.metric,
+        resolution,
+        step_ns,
+        rows: answered,
+        total,
+        sender_pauses: within(expected.sender_pauses()),
+        reflector_pauses: within(expected.reflector_pauses()),
+        stream,
+    })
 }
 
 #[cfg(test)]
@@ -384,18 +370,5 @@ mod tests {
         for wrong in [0, -10, 15] {
             assert!(of(wrong).unwrap_err().to_string().contains("multiple of 10 s"));
         }
-    }
-
-    #[test]
-    fn error_of_one_way_delays_needs_both_clocks() {
-        let bounds = |bounds: &[(i64, Option<u64>)]| ReflectorBounds { bounds: bounds.to_vec() };
-        let sender = |bound_ns| ClockQuality { bound_ns, ..ClockQuality::default() };
-        let both = bounds(&[(0, Some(30)), (1, Some(20))]);
-        assert_eq!(both.error(&sender(Some(7)), 0, 10), Some(37));
-        assert_eq!(both.error(&sender(None), 0, 10), None);
-        assert_eq!(bounds(&[]).error(&sender(Some(7)), 0, 10), None);
-        assert_eq!(bounds(&[(0, Some(1)), (5, None)]).error(&sender(Some(7)), 0, 10), None);
-        let one = ClockQuality { is_one_clock: true, ..ClockQuality::default() };
-        assert_eq!(bounds(&[]).error(&one, 0, 10), Some(0));
     }
 }

@@ -11,6 +11,7 @@ use crate::error::HubError;
 use crate::incarnation::{IncarnationState, Source};
 use crate::period::{Horizons, Partition, Resolution};
 use crate::row::{NodeId, RecordKey, Row, StreamId};
+use crate::window::{Window, WindowFigures};
 
 /// A database of a hub.
 pub trait HubStore {
@@ -94,6 +95,40 @@ pub struct StoredStatus {
     pub arrival_ns: i64,
     /// The status.
     pub status: Status,
+}
+
+/// What coverage and the errors of one-way delays need of a status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPoint {
+    /// CLOCK_REALTIME of the status in nanoseconds.
+    pub wall_ns: i64,
+    /// Version of the schedule in effect.
+    pub schedule_version: u64,
+    /// Maximum error of CLOCK_REALTIME against UTC in nanoseconds.
+    pub clock_bound_ns: Option<u64>,
+    /// Pauses, as start and end in nanoseconds since 1970. One in effect ends with the status.
+    pub pauses: Vec<(i64, i64)>,
+}
+
+impl StatusPoint {
+    /// Returns the pauses of a status that was written at this time.
+    pub fn pauses_of(status: &Status, wall_ns: i64) -> Vec<(i64, i64)> {
+        let ended = status.pauses.iter().map(|pause| (pause.from_wall_ns, pause.to_wall_ns));
+        // The pause lasts at least until this status was written.
+        ended.chain(status.pause.iter().map(|pause| (pause.since_wall_ns, wall_ns))).collect()
+    }
+}
+
+impl From<StoredStatus> for StatusPoint {
+    fn from(stored: StoredStatus) -> Self {
+        let StoredStatus { wall_ns, status, .. } = stored;
+        Self {
+            wall_ns,
+            schedule_version: status.schedule_version,
+            clock_bound_ns: status.clock_bound_ns,
+            pauses: Self::pauses_of(&status, wall_ns),
+        }
+    }
 }
 
 /// Bytes that are no record of their node, or of an unknown version.
@@ -291,6 +326,19 @@ pub trait HubTransaction {
     /// ([`Resolution::middle`]).
     fn rows(&mut self, resolution: Resolution, spans: &[Span]) -> Result<Vec<Vec<Row>>, HubError>;
 
+    /// Replaces or removes figures of windows.
+    fn set_windows(
+        &mut self,
+        windows: &[(StreamId, Window, Option<WindowFigures>)],
+    ) -> Result<(), HubError>;
+
+    /// Returns the figures of a window, of these streams or of all, in ascending order of the stream.
+    fn windows(
+        &mut self,
+        window: Window,
+        streams: Option<&[StreamId]>,
+    ) -> Result<Vec<(StreamId, WindowFigures)>, HubError>;
+
     /// Returns the stored horizons. They stay as they are until the end of a transaction that changes
     /// the database.
     fn horizons(&mut self) -> Result<Horizons, HubError>;
@@ -342,6 +390,18 @@ pub trait HubTransaction {
         from_ns: i64,
         to_ns: i64,
     ) -> Result<Vec<StoredStatus>, HubError>;
+
+    /// Returns the same statuses as [`Self::statuses`], without their bodies. A range of 90 days has
+    /// 26,000 of them.
+    fn status_history(
+        &mut self,
+        node: NodeId,
+        from_ns: i64,
+        to_ns: i64,
+    ) -> Result<Vec<StatusPoint>, HubError> {
+        let statuses = self.statuses(node, from_ns, to_ns)?;
+        Ok(statuses.into_iter().map(StatusPoint::from).collect())
+    }
 
     /// Returns the newest status of a node by time.
     fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError>;

@@ -22,6 +22,7 @@ mod p95_by_parameter;
 mod pace;
 mod parts;
 mod percentiles;
+mod smoke;
 mod sparkline;
 mod spec;
 mod spike_causes;
@@ -37,6 +38,7 @@ use crate::model::RunData;
 
 pub use figure::Figure;
 pub(crate) use figure::{Question, slug};
+pub use smoke::smoke;
 pub use sparkline::sparkline;
 
 /// Kinds of figures in the order of a page.

@@ -24,8 +24,10 @@ pub use analysis::paced::{
     verdict_table, verdict_words, verdicts,
 };
 pub use analysis::warnings::{RunWarning, warnings};
-pub use figures::{Figure, comparison_figures, figures, sparkline};
+pub use figures::{Figure, comparison_figures, figures, smoke, sparkline};
 pub use model::metric::main_metric;
 pub use model::quantity::Unit;
 pub use model::table::Table;
-pub use page::{PageParts, assets, comparison_page, comparison_parts, page, parts, table_html};
+pub use page::{
+    PageParts, assets, comparison_page, comparison_parts, figure_html, page, parts, table_html,
+};

@@ -11,6 +11,7 @@ mod published;
 pub mod quantity;
 mod run;
 pub(crate) mod samples;
+mod smoke;
 pub(crate) mod table;
 
 pub use claim::{Claim, ClaimMetric, ClaimUnit, ClaimVerdict, JudgedClaims};
@@ -21,3 +22,4 @@ pub use plan::RunPlan;
 pub use published::{Published, PublishedLevel, PublishedLimit, PublishedRate, PublishedSender};
 pub use run::{Axis, MachineData, PacketData, RunData, TrialData};
 pub use samples::SampleReader;
+pub use smoke::{SmokeDelays, SmokeSeries, SmokeStep};

@@ -72,6 +72,11 @@ pub fn table_html(table: &Table, caption: &str) -> String {
     TableView::new(table, caption).to_string()
 }
 
+/// Returns a figure in HTML, with a heading of this level and its table.
+pub fn figure_html(figure: &Figure, level: u32) -> String {
+    Article::new(figure, level).to_string()
+}
+
 /// Returns the content of [`page`].
 pub fn parts(run: &RunData) -> PageParts {
     let title = run.title.as_deref().unwrap_or(&run.name);

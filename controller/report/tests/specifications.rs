@@ -8,8 +8,8 @@ mod trains;
 use std::sync::LazyLock;
 
 use dwell_record::{Cause, CauseKind, Spike, SpikePart, Spikes};
-use dwell_report::model::{RunData, Series};
-use dwell_report::{Figure, Finding, comparison_figures, figures};
+use dwell_report::model::{RunData, Series, SmokeDelays, SmokeSeries, SmokeStep};
+use dwell_report::{Figure, Finding, comparison_figures, figures, smoke};
 use serde_json::Value;
 
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
@@ -74,6 +74,63 @@ fn single(delays: &[Option<i64>]) -> RunData {
     trial.parameters.clear();
     trial.series = [("rtt_ns".to_owned(), synthetic::timed(delays))].into();
     run
+}
+
+#[test]
+fn smoke_timeline_has_gaps_losses_and_pauses() {
+    const HOUR: i64 = 3_600_000_000_000;
+    let step = |hour: i64| {
+        let ms = 1_000_000 * (10 + hour);
+        let delays = SmokeDelays {
+            n: 3_600,
+            min_ns: ms - 400_000,
+            p5_ns: Some(ms - 300_000),
+            p25_ns: Some(ms - 100_000),
+            p50_ns: Some(ms),
+            p75_ns: Some(ms + 200_000),
+            p95_ns: Some(ms + 900_000),
+            p99_ns: None,
+            max_ns: 2 * ms,
+        };
+        let has_records = hour != 5;
+        SmokeStep {
+            from_ns: hour * HOUR,
+            to_ns: (hour + 1) * HOUR,
+            label: format!("{hour}:00"),
+            sent: if has_records { 3_600 } else { 0 },
+            lost: if hour == 3 { 36 } else { 0 },
+            coverage: Some(if has_records { 1.0 } else { 0.0 }),
+            is_gap: !has_records,
+            delays: has_records.then_some(delays),
+        }
+    };
+    let series = SmokeSeries {
+        id: "smoke-a".into(),
+        title: "Round trip from a to b".into(),
+        caption: "mesh, stamp".into(),
+        from_ns: 0,
+        to_ns: 24 * HOUR,
+        steps: (0..24).map(step).collect(),
+        pauses: vec![(7 * HOUR, 8 * HOUR)],
+    };
+    let figure = smoke(&series).unwrap();
+    check(std::slice::from_ref(&figure));
+    let [main, strip] = &figure.spec["vconcat"].as_array().unwrap()[..] else {
+        panic!("two plots")
+    };
+    let rows = main["data"]["values"].as_array().unwrap();
+    let breaks = rows.iter().filter(|row| row["p50"].is_null()).map(|row| row["time"].as_f64());
+    assert_eq!(breaks.collect::<Vec<_>>(), [Some(5.0), Some(24.0)], "the gap is not bridged");
+    let domain = &strip["encoding"]["y"]["scale"]["domain"];
+    assert_eq!(*domain, serde_json::json!(["lost", "no records", "paused"]));
+    assert_eq!(figure.finding, "Median 10 ms to 33 ms; 0.0435 % lost of 82,800 probes.");
+    assert_eq!((figure.table.rows.len(), figure.table.rows[5][3].as_str()), (24, "0 %"));
+    // A pair without any record is all gap.
+    let empty = SmokeStep { delays: None, sent: 0, coverage: None, is_gap: true, ..step(0) };
+    let nothing = SmokeSeries { steps: vec![empty], to_ns: HOUR, pauses: Vec::new(), ..series };
+    let figure = smoke(&nothing).unwrap();
+    check(std::slice::from_ref(&figure));
+    assert!(figure.finding.starts_with("Cannot tell"));
 }
 
 #[test]

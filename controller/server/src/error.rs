@@ -1,6 +1,7 @@
 //! Why a request failed, for pages and for the API alike.
 
 use axum::http::StatusCode;
+use dwell_hub::{HubError, QueryError};
 use dwell_results::chain;
 use dwell_results::device::DeviceError;
 use dwell_store::StoreError;
@@ -11,6 +12,9 @@ pub(crate) enum Error {
     /// The data directory cannot be read.
     #[error("{}", chain(.0))]
     Store(StoreError),
+    /// The hub's database cannot be read.
+    #[error("{}", chain(.0))]
+    Hub(HubError),
     /// There is nothing of this name.
     #[error("{0}")]
     NotFound(String),
@@ -44,7 +48,7 @@ impl Error {
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Store(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Store(_) | Self::Hub(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Invalid(_) | Self::Plan(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Command(_) | Self::Conflict(_) | Self::Unconfirmed(_) => StatusCode::CONFLICT,
@@ -56,7 +60,7 @@ impl Error {
     /// A short name of the reason, which programs may compare.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Self::Store(_) | Self::File(_) => "data-unreadable",
+            Self::Store(_) | Self::Hub(_) | Self::File(_) => "data-unreadable",
             Self::Plan(_) => "invalid-plan",
             Self::Unconfirmed(_) => "needs-confirmation",
             Self::Conflict(_) => "conflict",
@@ -74,6 +78,21 @@ impl From<StoreError> for Error {
         match error {
             StoreError::NoRun(_) => Self::NotFound(error.to_string()),
             error => Self::Store(error),
+        }
+    }
+}
+
+impl From<HubError> for Error {
+    fn from(error: HubError) -> Self {
+        Self::Hub(error)
+    }
+}
+
+impl From<QueryError> for Error {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Invalid(text) => Self::Invalid(text),
+            QueryError::Hub(error) => Self::Hub(error),
         }
     }
 }

@@ -17,6 +17,8 @@ mod deleted_devices;
 mod deleted_runs;
 mod error;
 mod experiments;
+mod fleet;
+mod hub;
 mod metrics;
 mod pages;
 
@@ -38,6 +40,7 @@ pub use access::{
     has_token,
 };
 pub use app::App;
+pub use hub::HubSource;
 
 /// Time for the header of a request to arrive. A connection that waits for its next request is closed
 /// after this time, too.
@@ -60,6 +63,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Config {
     /// Data directory. It need not exist yet.
     pub data: PathBuf,
+    /// The hub's data, for the pages of a fleet.
+    pub hub: HubSource,
     /// The `dwell` executable, for its other commands.
     pub program: PathBuf,
     /// Who may use the server.

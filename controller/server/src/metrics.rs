@@ -8,11 +8,14 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dwell_record::{Scalar, TrialState};
+use dwell_rollup::{Level, Status};
 use dwell_store::{Role, RunState, Store};
 
 use crate::api::ApiError;
 use crate::app::App;
 use crate::error::Error;
+use crate::fleet::{self, FleetNode};
+use crate::hub::now_ns;
 
 /// Time during which the same figures are sent again, so that frequent requests cost nothing.
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -38,7 +41,9 @@ pub(crate) async fn page(State(app): State<App>) -> Result<Response, ApiError> {
     let text = match fresh {
         Some(text) => text,
         None => {
-            let text = app.read(figures).await?.unwrap_or_else(|| "# EOF\n".to_owned());
+            let mut text = app.read(figures).await?.unwrap_or_default();
+            text.push_str(&fleet_metrics(&app).await?);
+            text.push_str("# EOF\n");
             let mut cached = app.metrics().0.lock().unwrap_or_else(PoisonError::into_inner);
             *cached = Some((Instant::now(), text.clone()));
             text
@@ -121,8 +126,113 @@ fn figures(store: &Store) -> Result<String, Error> {
             }
         }
     }
-    text.push_str("# EOF\n");
     Ok(text)
+}
+
+/// Returns the metrics of the nodes of a fleet; nothing without a hub. A hub that cannot be read does
+/// not hide the others.
+async fn fleet_metrics(app: &App) -> Result<String, Error> {
+    let now_ns = now_ns();
+    let read = app.read_hub(move |transaction| fleet::nodes(transaction, now_ns));
+    let nodes = match read.await {
+        Ok(None) => return Ok(String::new()),
+        Ok(Some(nodes)) => Some(nodes),
+        Err(Error::Hub(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    let mut family = Family { text: &mut text };
+    family.begin("dwell_hub_readable", "Whether the database of the hub can be read.");
+    family.sample("dwell_hub_readable", &[], f64::from(u8::from(nodes.is_some())));
+    if let Some(nodes) = nodes {
+        node_families(&mut family, &nodes, now_ns);
+    }
+    Ok(text)
+}
+
+/// A figure of a node; `None` if it is unavailable.
+type NodeFigure = fn(&FleetNode) -> Option<f64>;
+
+/// A number of records of a node.
+type NodeCount = fn(&FleetNode) -> u64;
+
+fn status(node: &FleetNode) -> Option<&Status> {
+    node.report.status.as_ref().map(|stored| &stored.status)
+}
+
+/// Writes the metrics of nodes: never of pairs, whose number grows with its square.
+fn node_families(family: &mut Family<'_>, nodes: &[FleetNode], now_ns: i64) {
+    let name = "dwell_node_last_arrival_age_seconds";
+    family.begin(name, "Age of the last record of a node.");
+    for node in nodes {
+        if let Some(last_ns) = node.report.node.last_arrival_ns {
+            let age = now_ns.saturating_sub(last_ns) as f64 / 1e9;
+            family.sample(name, &[("node", node.report.node.name.as_str())], age);
+        }
+    }
+    let families: [(&str, &str, NodeFigure); 7] = [
+        (
+            "dwell_node_coverage_ratio",
+            "Share of the probes due in the last hour of a node's streams that the hub has.",
+            |node| node.coverage,
+        ),
+        ("dwell_node_spool_bytes", "Bytes in the spool of a node.", |node| {
+            status(node).map(|status| status.spool_bytes as f64)
+        }),
+        ("dwell_node_spool_limit_bytes", "Maximum size of the spool of a node.", |node| {
+            status(node).map(|status| status.spool_limit_bytes as f64)
+        }),
+        (
+            "dwell_node_clock_bound_seconds",
+            "Maximum error of the clock of a node against UTC.",
+            |node| status(node)?.clock_bound_ns.map(|ns| ns as f64 / 1e9),
+        ),
+        ("dwell_node_paused", "Whether a node is paused.", |node| {
+            status(node).map(|status| f64::from(u8::from(status.pause.is_some())))
+        }),
+        ("dwell_node_schedule_version", "Version of the schedule that a node follows.", |node| {
+            status(node).map(|status| status.schedule_version as f64)
+        }),
+        ("dwell_node_warnings", "Number of warnings about a node.", |node| {
+            Some(node.report.warnings().len() as f64)
+        }),
+    ];
+    for (name, help, value) in families {
+        family.begin(name, help);
+        for node in nodes {
+            if let Some(value) = value(node) {
+                family.sample(name, &[("node", node.report.node.name.as_str())], value);
+            }
+        }
+    }
+    let counts: [(&str, NodeCount); 4] = [
+        ("stored", |node| node.report.node.counts.stored),
+        ("bad", |node| node.report.node.counts.bad),
+        ("duplicate", |node| node.report.node.counts.duplicates),
+        ("expired", |node| node.report.node.counts.expired),
+    ];
+    family.begin_counter("dwell_node_records", "Records of a node by what the hub did with them.");
+    for node in nodes {
+        for (kind, count) in counts {
+            let labels = [("node", node.report.node.name.as_str()), ("kind", kind)];
+            family.sample("dwell_node_records_total", &labels, count(node) as f64);
+        }
+    }
+    family.begin_counter(
+        "dwell_node_dropped_records",
+        "Records that a node dropped since its spool was created, by level.",
+    );
+    for node in nodes {
+        let Some(dropped) = status(node).map(|status| status.dropped) else { continue };
+        for (level, count) in [
+            (Level::Samples, dropped.samples),
+            (Level::TenSeconds, dropped.ten_seconds),
+            (Level::FiveMinutes, dropped.five_minutes),
+        ] {
+            let labels = [("node", node.report.node.name.as_str()), ("level", level.name())];
+            family.sample("dwell_node_dropped_records_total", &labels, count as f64);
+        }
+    }
 }
 
 fn last_trials(store: &Store) -> Result<Vec<LastTrial>, Error> {
@@ -151,16 +261,28 @@ fn last_trials(store: &Store) -> Result<Vec<LastTrial>, Error> {
     Ok(last)
 }
 
-/// Writes families of gauges.
+/// Writes families.
 struct Family<'a> {
     text: &'a mut String,
 }
 
 impl Family<'_> {
+    /// Begins a family of gauges.
     fn begin(&mut self, name: &str, help: &str) {
+        self.begin_kind(name, "gauge", help);
+    }
+
+    /// Begins a family of counters; the names of its samples end with `_total`.
+    fn begin_counter(&mut self, name: &str, help: &str) {
+        self.begin_kind(name, "counter", help);
+    }
+
+    fn begin_kind(&mut self, name: &str, kind: &str, help: &str) {
         // The order of the example in the specification; writing to a string cannot fail.
-        let _ = writeln!(self.text, "# TYPE {name} gauge");
-        if let Some(unit) = ["seconds", "ratio"].into_iter().find(|unit| name.ends_with(unit)) {
+        let _ = writeln!(self.text, "# TYPE {name} {kind}");
+        if let Some(unit) =
+            ["seconds", "ratio", "bytes"].into_iter().find(|unit| name.ends_with(unit))
+        {
             let _ = writeln!(self.text, "# UNIT {name} {unit}");
         }
         let _ = writeln!(self.text, "# HELP {name} {help}");

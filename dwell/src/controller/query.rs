@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use dwell_hub::store::SentStream;
 use dwell_hub::{
-    Answer, DAY_NS, Figures, QUANTILES, Query, QueryError, Resolution, measure, query,
-    query_object, time_text,
+    Answer, DAY_NS, Figures, Query, QueryError, Resolution, bin_text, delay_text, measure, query,
+    query_csv, query_object, time_text,
 };
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
-use dwell_rollup::{Bin, Name, ProbeCounts, RollupMetric};
+use dwell_rollup::{Name, ProbeCounts, RollupMetric};
 use dwell_units::Nanos;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -179,7 +179,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     match args.format {
         Format::Table => print_table(&mut out, &answers, now_ns)?,
-        Format::Csv => print_csv(&mut out, &answers)?,
+        Format::Csv => out.write_all(query_csv(&answers).as_bytes())?,
         Format::Json => writeln!(out, "{:#}", query_object(&question, &answers))?,
     }
     out.flush()?;
@@ -287,91 +287,6 @@ fn cells_of(figures: &Figures) -> Vec<String> {
     cells
 }
 
-/// Formats a delay with four significant digits.
-fn delay_text(ns: i64) -> String {
-    let (value, unit) = scaled(ns, ns);
-    format!("{value}{unit}")
-}
-
-/// Formats the bounds of a bin.
-fn bin_text(bin: &Bin) -> String {
-    let (low, unit) = scaled(bin.low.0, bin.high.0);
-    let (high, _) = scaled(bin.high.0, bin.high.0);
-    if low == high { format!("{low}{unit}") } else { format!("{low}..{high}{unit}") }
-}
-
-/// Returns a delay in the unit that suits `other`.
-fn scaled(ns: i64, other: i64) -> (String, &'static str) {
-    let (scale, unit) = match other.unsigned_abs() {
-        0..1_000 => (1.0, "ns"),
-        1_000..1_000_000 => (1e3, "us"),
-        1_000_000..1_000_000_000 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    };
-    let value = ns as f64 / scale;
-    let decimals = match value.abs() {
-        _ if scale == 1.0 => 0,
-        ..10.0 => 3,
-        10.0..100.0 => 2,
-        100.0..1_000.0 => 1,
-        _ => 0,
-    };
-    (format!("{value:.decimals$}"), unit)
-}
-
-fn print_csv(out: &mut impl Write, answers: &[Answer]) -> io::Result<()> {
-    let percentiles = QUANTILES.map(|(name, _)| format!("{name}_low_ns,{name}_high_ns"));
-    writeln!(
-        out,
-        "sender,reflector,measure,protocol,metric,from,to,sent,received,lost,late,duplicate,reordered,\
-         send_failed,coverage,n,min_ns,mean_ns,max_ns,{},error_ns,lost_in_pause",
-        percentiles.join(",")
-    )?;
-    for answer in answers {
-        for figures in &answer.rows {
-            write_csv_row(out, answer, figures)?;
-        }
-    }
-    Ok(())
-}
-
-fn write_csv_row(out: &mut impl Write, answer: &Answer, figures: &Figures) -> io::Result<()> {
-    let stream = &answer.stream;
-    let counts = &figures.counts;
-    write!(
-        out,
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},",
-        stream.sender,
-        stream.stream.reflector,
-        measure(&stream.stream.entry),
-        stream.stream.protocol,
-        answer.metric.name(),
-        time_text(figures.from_ns),
-        time_text(figures.to_ns),
-        counts.sent,
-        counts.received,
-        counts.lost,
-        counts.late,
-        counts.duplicate,
-        counts.reordered,
-        counts.send_failed,
-        figures.coverage.map(|coverage| format!("{coverage:.6}")).unwrap_or_default(),
-    )?;
-    let Some(delays) = &figures.delays else {
-        // An empty field for each figure.
-        let empty = ",,".repeat(QUANTILES.len());
-        return writeln!(out, "0,,,,{empty},{}", figures.lost_in_pause);
-    };
-    write!(out, "{},{},{:.1},{}", delays.n, delays.min_ns, delays.mean_ns, delays.max_ns)?;
-    for bin in &delays.percentiles {
-        match bin {
-            Some(bin) => write!(out, ",{},{}", bin.low.0, bin.high.0)?,
-            None => write!(out, ",,")?,
-        }
-    }
-    writeln!(out, ",{},{}", delays.error_ns, figures.lost_in_pause)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,16 +304,5 @@ mod tests {
         assert_eq!(metric("rtt"), Ok(RollupMetric::Rtt));
         assert_eq!(metric("one_way_forward_ns"), Ok(RollupMetric::OneWayForward));
         assert!(metric("speed").unwrap_err().contains("rtt_kernel_ns"));
-    }
-
-    #[test]
-    fn bin_has_one_unit_and_no_false_precision() {
-        let bin =
-            |low: i64, high: i64| bin_text(&Bin { low: Nanos(low), high: Nanos(high), count: 1 });
-        assert_eq!(bin(12_025_856, 12_091_391), "12.03..12.09ms");
-        assert_eq!(bin(997_000, 1_004_000), "0.997..1.004ms");
-        assert_eq!(bin(255, 255), "255ns");
-        assert_eq!(bin(-2_016_000, -2_000_001), "-2.016..-2.000ms");
-        assert_eq!(delay_text(1_234_567_890), "1.235s");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_server::{AccessConfig, Config, Exposure, Missing, ServeError, TlsFiles};
+use dwell_server::{AccessConfig, Config, Exposure, HubSource, Missing, ServeError, TlsFiles};
 
 use super::data::DataArgs;
 
@@ -124,7 +124,8 @@ fn serve(args: &Args) -> Result<Exit, Failure> {
         say("only requests to localhost are answered: add --host NAME for other names");
     }
     let access = AccessConfig { hosts: args.host.clone(), tls, require_token: args.require_token };
-    let config = Config { data: data.clone(), program, access, log: say };
+    let hub = HubSource::sqlite(data.clone());
+    let config = Config { data: data.clone(), hub, program, access, log: say };
     dwell_server::serve(config, listener).map_err(anyhow::Error::from)?;
     Ok(Exit::Measured)
 }

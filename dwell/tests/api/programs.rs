@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::fleet_data::fill;
 use crate::server::{Sandbox, Server, wait_until};
 
 /// A child that is killed at the end.
@@ -26,6 +27,7 @@ fn prometheus_scrapes_the_metrics() {
         return;
     }
     let sandbox = Sandbox::new();
+    fill(&sandbox.data());
     let server = Server::start(&sandbox.data());
     let device = json!({ "name": "pi4", "destination": "pi@192.0.2.7" });
     assert_eq!(server.json("POST", "/devices", &device).status, 201);
@@ -62,6 +64,17 @@ fn prometheus_scrapes_the_metrics() {
     let kinds = query("/api/v1/metadata?metric=dwell_last_loss_ratio").unwrap();
     let kind = &kinds["data"]["dwell_last_loss_ratio"][0];
     assert_eq!((&kind["type"], &kind["unit"]), (&json!("gauge"), &json!("ratio")), "{kinds}");
+    let paused = query("/api/v1/query?query=dwell_node_paused").unwrap();
+    let nodes: Vec<_> = paused["data"]["result"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|sample| (sample["metric"]["node"].as_str(), sample["value"][1].as_str()))
+        .collect();
+    let expected = [("a", "0"), ("b", "0"), ("c", "1")];
+    assert_eq!(nodes, expected.map(|(node, paused)| (Some(node), Some(paused))));
+    let kinds = query("/api/v1/metadata?metric=dwell_node_records").unwrap();
+    assert_eq!(kinds["data"]["dwell_node_records"][0]["type"], "counter", "{kinds}");
 }
 
 /// Returns a JSON object by HTTP/1.0, which has no chunks.

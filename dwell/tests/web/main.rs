@@ -1,9 +1,14 @@
 //! The web controller in a real browser: the real `dwell serve` over devices behind real sshd in a
 //! lab. Prints SKIP with the reason without root, sshd, npm or chromium.
 
+#[path = "../../../controller/hub/tests/store/agent.rs"]
+#[expect(dead_code, reason = "shared with the tests of the hub")]
+mod agent;
 #[path = "../controller/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests of the controller")]
 mod fixture;
+#[path = "../../../controller/server/tests/fleet/data.rs"]
+mod fleet_data;
 #[path = "../devices/lab_devices.rs"]
 #[expect(dead_code, reason = "shared with the tests of devices")]
 mod lab_devices;
@@ -74,7 +79,10 @@ struct Server {
 
 impl Server {
     fn start(lab: &DeviceLab) -> Self {
-        let mut command = lab.controller(&[fixture::DWELL, "serve", "--listen", "127.0.0.1:0"]);
+        Self::run(lab.controller(&[fixture::DWELL, "serve", "--listen", "127.0.0.1:0"]))
+    }
+
+    fn run(mut command: Command) -> Self {
         // The address is printed to stderr.
         let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
@@ -128,6 +136,30 @@ fn pages_of_the_controller_work_in_a_browser() {
     let second = &lab.devices[1].address;
     browser.env("DWELL_URL", &server.url).env("DWELL_SECOND", second);
     let ran = browser.env("DWELL_SCREENSHOTS", &screenshots).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    println!("{said}\nscreenshots are in {}", screenshots.display());
+    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn pages_of_a_fleet_work_in_a_browser() {
+    if !has_chromium() {
+        return skip("chromium is not installed (make setup)");
+    }
+    if let Err(reason) = packages() {
+        return skip(&reason);
+    }
+    let data = tempfile::tempdir().unwrap();
+    fleet_data::fill(data.path());
+    let mut command = Command::new(fixture::DWELL);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+    let server = Server::run(command);
+    let screenshots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fleet-pages");
+    let _ = std::fs::remove_dir_all(&screenshots);
+    let mut browser = Command::new("node");
+    browser.args(["--test", "--test-reporter=spec"]).arg(web().join("test/fleet.test.mjs"));
+    browser.env("DWELL_URL", &server.url).env("DWELL_SCREENSHOTS", &screenshots);
+    let ran = browser.output().unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     println!("{said}\nscreenshots are in {}", screenshots.display());
     assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));

@@ -11,13 +11,12 @@ use super::file::{AlertRules, Rule};
 use super::maintenance::Maintenance;
 use super::state::{AlertStates, Phase};
 use super::watch::{ScheduledStream, Subjects, Watch, alert_key};
-use crate::coverage::pauses;
+use crate::coverage::{ClockBounds, VALID_NS};
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
-use crate::query::ReflectorBounds;
 use crate::row::{NodeId, Row, StreamId};
 use crate::spans::{TimeSpan, join};
-use crate::store::{HubTransaction, Span as RowSpan};
+use crate::store::{HubTransaction, Span as RowSpan, StatusPoint};
 
 /// Number of streams whose rows are read at once.
 const STREAM_BATCH: usize = 200;
@@ -147,7 +146,7 @@ struct Reader<'a> {
     silence: &'a BTreeSet<Name>,
     /// Time that is left out, by node.
     excluded: BTreeMap<Name, Vec<TimeSpan>>,
-    bounds: BTreeMap<Name, ReflectorBounds>,
+    bounds: BTreeMap<Name, ClockBounds>,
     now_ns: i64,
     /// Time before now in which statuses matter.
     look_back_ns: i64,
@@ -202,7 +201,9 @@ impl Reader<'_> {
             let from_ns = self.now_ns.saturating_sub(self.look_back_ns);
             let to_ns = self.now_ns.saturating_add(STATUS_NS);
             let statuses = self.transaction.statuses(*number, from_ns, to_ns)?;
-            spans.extend(pauses(&statuses));
+            for stored in &statuses {
+                spans.extend(StatusPoint::pauses_of(&stored.status, stored.wall_ns));
+            }
             // A paused agent writes a status every 5 min.
             let paused = statuses.last().and_then(|last| {
                 let until_ns = last.wall_ns.saturating_add(2 * MAX_CONTACT_GAP_NS);
@@ -283,8 +284,10 @@ impl Reader<'_> {
         let Some(number) = self.numbers.get(reflector) else { return Ok(None) };
         if !self.bounds.contains_key(reflector) {
             let from_ns = self.now_ns.saturating_sub(self.look_back_ns);
-            let bounds = ReflectorBounds::read(self.transaction, *number, from_ns, self.now_ns)?;
-            self.bounds.insert(reflector.clone(), bounds);
+            let (from_ns, to_ns) =
+                (from_ns.saturating_sub(VALID_NS), self.now_ns.saturating_add(VALID_NS));
+            let points = self.transaction.status_history(*number, from_ns, to_ns)?;
+            self.bounds.insert(reflector.clone(), ClockBounds::of(&points));
         }
         let mut clock = None;
         for row in rows {
@@ -294,7 +297,7 @@ impl Reader<'_> {
             }
         }
         let bounds = self.bounds.get(reflector);
-        Ok(bounds.zip(clock).and_then(|(bounds, clock)| bounds.error(&clock, from_ns, to_ns)))
+        Ok(bounds.zip(clock).and_then(|(bounds, clock)| bounds.error_ns(&clock, from_ns, to_ns)))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::store::{
     AppliedSchedule, Counts, HubTransaction, SentStream, Span, StoredBadRecord, StoredNode,
     StoredStatus, TextKind, UndatedRecord,
 };
+use crate::window::{Window, WindowFigures};
 
 const INCARNATION_COLUMNS: &str = "receipts, dropped, boot_id, first_wall_ns, last_wall_ns, \
                                    first_boot_ns, last_boot_ns";
@@ -444,6 +445,61 @@ impl HubTransaction for PostgresTransaction<'_> {
 
     fn rows(&mut self, resolution: Resolution, spans: &[Span]) -> Result<Vec<Vec<Row>>, HubError> {
         rows::read(self.db, resolution, spans)
+    }
+
+    fn set_windows(
+        &mut self,
+        windows: &[(StreamId, Window, Option<WindowFigures>)],
+    ) -> Result<(), HubError> {
+        let (mut names, mut ids, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut removed_names, mut removed_ids) = (Vec::new(), Vec::new());
+        for (stream, window, found) in windows {
+            match found {
+                Some(found) => {
+                    names.push(window.name());
+                    ids.push(stream.0);
+                    figures.push(found.to_json());
+                }
+                None => {
+                    removed_names.push(window.name());
+                    removed_ids.push(stream.0);
+                }
+            }
+        }
+        if !names.is_empty() {
+            self.db.execute(
+                "INSERT INTO windows (name, stream_id, figures)
+                 SELECT * FROM unnest($1::text[], $2::int8[], $3::text[])
+                 ON CONFLICT (name, stream_id) DO UPDATE SET figures = excluded.figures",
+                &[&names, &ids, &figures],
+            )?;
+        }
+        if !removed_names.is_empty() {
+            self.db.execute(
+                "DELETE FROM windows USING unnest($1::text[], $2::int8[]) AS removed (name, stream_id)
+                 WHERE windows.name = removed.name AND windows.stream_id = removed.stream_id",
+                &[&removed_names, &removed_ids],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn windows(
+        &mut self,
+        window: Window,
+        streams: Option<&[StreamId]>,
+    ) -> Result<Vec<(StreamId, WindowFigures)>, HubError> {
+        let ids: Option<Vec<i64>> =
+            streams.map(|streams| streams.iter().map(|stream| stream.0).collect());
+        let rows = self.db.query(
+            "SELECT stream_id, figures FROM windows
+             WHERE name = $1 AND ($2::int8[] IS NULL OR stream_id = ANY ($2)) ORDER BY stream_id",
+            &[&window.name(), &ids],
+        )?;
+        let found =
+            all(&rows, |row| Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?)))?;
+        let figures = found.into_iter();
+        figures.map(|(id, json)| Ok((StreamId(id), WindowFigures::from_json(&json)?))).collect()
     }
 
     fn horizons(&mut self) -> Result<Horizons, HubError> {

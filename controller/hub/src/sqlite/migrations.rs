@@ -17,6 +17,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
+    include_str!("migrations/4.sql"),
 ];
 
 /// Refuses the database of a newer dwell before SQLite opens it, which may write to it.
@@ -152,6 +153,29 @@ mod tests {
         assert_eq!(number("SELECT bad_bytes FROM nodes WHERE name = 'a'"), 256);
         assert_eq!(number("SELECT undated_bytes FROM nodes WHERE name = 'a'"), 3);
         assert_eq!(number("SELECT bad_bytes + undated_bytes FROM nodes WHERE name = 'b'"), 0);
+    }
+
+    #[test]
+    fn fourth_version_has_the_history_of_old_statuses() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hub.sqlite");
+        let mut db = Connection::open(&path).unwrap();
+        migrate(&MIGRATIONS[..3], &mut db, &path).unwrap();
+        db.execute_batch(
+            r#"INSERT INTO nodes (name) VALUES ('a');
+             INSERT INTO statuses (node_id, incarnation, sequence, wall_ns, arrival_ns, body) VALUES
+             (1, 1, 1, 70, 0, '{"schedule_version":3,"clock_bound_ns":9,"pause":null,"pauses":[]}'),
+             (1, 1, 2, 80, 0, '{"pause":{"reason":"","since_wall_ns":75},
+              "pauses":[{"reason":"","from_wall_ns":71,"to_wall_ns":72}]}');"#,
+        )
+        .unwrap();
+        migrate(&MIGRATIONS[..4], &mut db, &path).unwrap();
+        let text = |sequence: i64| {
+            let sql = "SELECT format('%d %s %s', schedule_version, coalesce(clock_bound_ns, '-'),
+                       coalesce(pauses, '-')) FROM statuses WHERE sequence = ?1";
+            db.query_row(sql, [sequence], |row| row.get::<_, String>(0)).unwrap()
+        };
+        assert_eq!([text(1), text(2)], ["3 9 -", "0 - [[71,72],[75,80]]"]);
     }
 
     #[test]

@@ -14,9 +14,10 @@ use crate::incarnation::{IncarnationState, Source};
 use crate::period::{Horizons, Partition, Resolution};
 use crate::row::{NodeId, RecordKey, Row, StreamId};
 use crate::store::{
-    AppliedSchedule, Counts, HubTransaction, SentStream, Span, StoredBadRecord, StoredNode,
-    StoredStatus, TextKind, UndatedRecord,
+    AppliedSchedule, Counts, HubTransaction, SentStream, Span, StatusPoint, StoredBadRecord,
+    StoredNode, StoredStatus, TextKind, UndatedRecord,
 };
+use crate::window::{Window, WindowFigures};
 
 const INCARNATION_COLUMNS: &str = "receipts, dropped, boot_id, first_wall_ns, last_wall_ns, \
                                    first_boot_ns, last_boot_ns";
@@ -342,6 +343,57 @@ impl HubTransaction for SqliteTransaction<'_> {
         rows::read(&self.db, resolution, spans)
     }
 
+    fn set_windows(
+        &mut self,
+        windows: &[(StreamId, Window, Option<WindowFigures>)],
+    ) -> Result<(), HubError> {
+        let mut insert = self.db.prepare_cached(
+            "INSERT OR REPLACE INTO windows (window, stream_id, figures) VALUES (?1, ?2, ?3)",
+        )?;
+        let mut delete =
+            self.db.prepare_cached("DELETE FROM windows WHERE window = ?1 AND stream_id = ?2")?;
+        for (stream, window, figures) in windows {
+            match figures {
+                Some(figures) => {
+                    insert.execute(params![window.name(), stream.0, figures.to_json()])?
+                }
+                None => delete.execute(params![window.name(), stream.0])?,
+            };
+        }
+        Ok(())
+    }
+
+    fn windows(
+        &mut self,
+        window: Window,
+        streams: Option<&[StreamId]>,
+    ) -> Result<Vec<(StreamId, WindowFigures)>, HubError> {
+        let Some(streams) = streams else {
+            let mut select = self.db.prepare_cached(
+                "SELECT stream_id, figures FROM windows WHERE window = ?1 ORDER BY stream_id",
+            )?;
+            let mut found = select.query([window.name()])?;
+            let mut windows = Vec::new();
+            while let Some(row) = found.next()? {
+                let json = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+                windows.push((StreamId(row.get(0)?), WindowFigures::from_json(json)?));
+            }
+            return Ok(windows);
+        };
+        let mut select = self
+            .db
+            .prepare_cached("SELECT figures FROM windows WHERE window = ?1 AND stream_id = ?2")?;
+        let mut windows = Vec::new();
+        for stream in streams {
+            let found = select.query_row(params![window.name(), stream.0], |row| row.get(0));
+            let json: Option<String> = found.optional()?;
+            if let Some(json) = json {
+                windows.push((*stream, WindowFigures::from_json(&json)?));
+            }
+        }
+        Ok(windows)
+    }
+
     fn horizons(&mut self) -> Result<Horizons, HubError> {
         rows::horizons(&self.db)
     }
@@ -460,11 +512,16 @@ impl HubTransaction for SqliteTransaction<'_> {
 
     fn add_statuses(&mut self, statuses: &[StoredStatus]) -> Result<(), HubError> {
         let mut insert = self.db.prepare_cached(&format!(
-            "INSERT OR IGNORE INTO statuses ({STATUS_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+            "INSERT OR IGNORE INTO statuses
+             ({STATUS_COLUMNS}, schedule_version, clock_bound_ns, pauses)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
         ))?;
         for stored in statuses {
             let body = serde_json::to_string(&stored.status)
                 .map_err(|error| HubError::stored("status", error))?;
+            let pauses = StatusPoint::pauses_of(&stored.status, stored.wall_ns);
+            let pauses = (!pauses.is_empty()).then(|| serde_json::to_string(&pauses));
+            let pauses = pauses.transpose().map_err(|error| HubError::stored("status", error))?;
             insert.execute(params![
                 stored.node.0,
                 stored.key.incarnation.0 as i64,
@@ -472,6 +529,9 @@ impl HubTransaction for SqliteTransaction<'_> {
                 stored.wall_ns,
                 stored.arrival_ns,
                 body,
+                stored.status.schedule_version as i64,
+                stored.status.clock_bound_ns.map(|bound| bound as i64),
+                pauses,
             ])?;
         }
         Ok(())
@@ -502,6 +562,34 @@ impl HubTransaction for SqliteTransaction<'_> {
         ))?;
         let statuses = select.query_map(params![node.0, from_ns, to_ns], status)?;
         Ok(statuses.collect::<Result<_, _>>()?)
+    }
+
+    fn status_history(
+        &mut self,
+        node: NodeId,
+        from_ns: i64,
+        to_ns: i64,
+    ) -> Result<Vec<StatusPoint>, HubError> {
+        let mut select = self.db.prepare_cached(
+            "SELECT wall_ns, schedule_version, clock_bound_ns, pauses FROM statuses
+             INDEXED BY status_history WHERE node_id = ?1 AND wall_ns >= ?2 AND wall_ns < ?3
+             ORDER BY wall_ns",
+        )?;
+        let points = select.query_map(params![node.0, from_ns, to_ns], |row| {
+            let pauses = match row.get_ref(3)?.as_str_or_null()? {
+                Some(json) => serde_json::from_str(json).map_err(|error| {
+                    rusqlite::Error::FromSqlConversionFailure(3, Type::Text, Box::new(error))
+                })?,
+                None => Vec::new(),
+            };
+            Ok(StatusPoint {
+                wall_ns: row.get(0)?,
+                schedule_version: row.get::<_, i64>(1)? as u64,
+                clock_bound_ns: row.get::<_, Option<i64>>(2)?.map(|bound| bound as u64),
+                pauses,
+            })
+        })?;
+        Ok(points.collect::<Result<_, _>>()?)
     }
 
     fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError> {

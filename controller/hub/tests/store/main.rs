@@ -7,6 +7,7 @@ mod order;
 mod postgres;
 mod postgres_server;
 mod samples;
+mod scale;
 mod state;
 mod suite;
 
@@ -56,6 +57,7 @@ suite!(
     kept_record_without_a_place_stays_kept,
     late_data_sends_no_message,
     largest_sequence_number_has_a_receipt,
+    mesh_has_missing_stale_and_paused_streams,
     late_record_of_14_days_is_stored_and_of_16_is_undated,
     message_is_given_up_after_a_day,
     message_is_kept_until_it_is_delivered,
@@ -77,6 +79,7 @@ suite!(
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,
     unrequested_samples_have_no_receipt,
+    windows_are_the_merge_of_the_last_rows,
     wrong_clock_of_the_hub_changes_nothing,
 );
 

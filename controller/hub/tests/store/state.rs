@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 use dwell_hub::store::{HubStore, HubTransaction, Span};
-use dwell_hub::{DAY_NS, Resolution, Row};
+use dwell_hub::{DAY_NS, Resolution, Row, Window};
 use dwell_rollup::BootId;
 
 /// A store of a test.
@@ -78,6 +78,15 @@ pub(crate) fn state(store: &mut dyn HubStore) -> State {
     }
     for (key, row) in all_rows(&mut *transaction) {
         state.insert(key, row);
+    }
+    for window in Window::ALL {
+        let streams: BTreeMap<_, _> =
+            transaction.streams(None).unwrap().into_iter().map(|sent| (sent.id, sent)).collect();
+        for (id, figures) in transaction.windows(window, None).unwrap() {
+            let sent = &streams[&id];
+            let key = format!("window {window:?} {} {:?}", sent.sender, sent.stream);
+            state.insert(key, format!("{figures:?}"));
+        }
     }
     state
 }

@@ -107,6 +107,7 @@ impl Colours {
                 "outlier": {"color": lost},
                 "lost": {"color": lost},
                 "limit": {"color": muted, "strokeWidth": 1},
+                "span": {"color": muted},
                 "note": {"color": muted, "fontSize": 11},
                 "label": {"color": text, "fontSize": 12}
             }

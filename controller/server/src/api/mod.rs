@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod experiments;
 mod extract;
+mod query;
 mod runs;
 
 use axum::Router;
@@ -46,6 +47,7 @@ const DEFAULT_LIMIT: u32 = 100;
         (name = "runs", description = "Measured and imported runs"),
         (name = "experiments", description = "Plans that were started here, and their progress"),
         (name = "devices", description = "Machines that are reached by SSH"),
+        (name = "fleet", description = "Continuous measurement between the nodes of a hub"),
         (name = "data", description = "The data directory")
     )
 )]
@@ -82,6 +84,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(devices::get, devices::edit, devices::remove))
         .routes(routes!(devices::undo))
         .routes(routes!(devices::check))
+        .routes(routes!(query::query))
         .routes(routes!(data::sizes))
         .routes(routes!(data::import))
 }

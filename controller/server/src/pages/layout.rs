@@ -39,13 +39,15 @@ impl Layout {
     }
 
     /// Entries of the navigation: path and text.
-    pub(crate) fn entries(&self) -> [(&'static str, &'static str); 8] {
+    pub(crate) fn entries(&self) -> [(&'static str, &'static str); 10] {
         [
             ("/", "Overview"),
             ("/devices", "Devices"),
             ("/experiments", "Experiments"),
             ("/runs", "Runs"),
             ("/compare", "Compare"),
+            ("/mesh", "Mesh"),
+            ("/nodes", "Nodes"),
             ("/data", "Data"),
             ("/reports", "Reports"),
             ("/api", "API"),

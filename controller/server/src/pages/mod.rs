@@ -9,8 +9,11 @@ mod editor;
 mod experiments;
 mod layout;
 pub(crate) mod login;
+mod mesh;
+mod nodes;
 mod overview;
 mod pager;
+mod pair;
 mod reports;
 mod run;
 mod runs;
@@ -49,6 +52,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(reports::router())
         .merge(api_docs::router())
         .merge(login::router())
+        .merge(mesh::router())
+        .merge(nodes::router())
+        .merge(pair::router())
         .fallback(layout::not_found)
 }
 

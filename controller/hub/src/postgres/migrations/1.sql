@@ -49,6 +49,16 @@ CREATE TABLE streams (
     UNIQUE (node_id, reflector, protocol, entry)
 ) WITH (fillfactor = 80);
 
+-- Figures of the last hour and the last 24 h of each stream, as JSON. Computed when a row of 5 min arrives.
+CREATE TABLE windows (
+    name text NOT NULL,
+    stream_id bigint NOT NULL REFERENCES streams (id) ON DELETE CASCADE,
+    figures text NOT NULL,
+    PRIMARY KEY (name, stream_id)
+) WITH (fillfactor = 80);
+
+CREATE INDEX windows_by_stream ON windows (stream_id);
+
 -- Rows by resolution. The partitions are rows_RESOLUTION_YYYYMMDD; their bounds are half an interval before
 -- those in `partitions`, because the middle of an interval decides where a row belongs.
 CREATE TABLE rows_10s (

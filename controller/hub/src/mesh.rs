@@ -1,0 +1,182 @@
+//! The fleet at once: every stream with its figures of the last hour or day.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dwell_rollup::{Name, NodeSchedule, Stream};
+
+use crate::coverage::FleetHistory;
+use crate::error::HubError;
+use crate::period::{DAY_NS, SECOND_NS};
+use crate::row::StreamId;
+use crate::store::{HubTransaction, SentStream};
+use crate::window::{Window, WindowFigures};
+
+/// Age of the newest interval above which a window is no longer current. A row of 5 min arrives within
+/// 6 min of its end.
+pub const MAX_CURRENT_NS: i64 = 20 * 60 * SECOND_NS;
+
+/// Age of the newest interval above which a stream is not in the mesh.
+pub const MAX_SHOWN_NS: i64 = 7 * DAY_NS;
+
+/// All streams at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mesh {
+    /// The window of the figures.
+    pub window: Option<Window>,
+    /// Streams with a window, or with a place in the newest schedule, in ascending order.
+    pub streams: Vec<MeshStream>,
+    /// Nodes whose last status reports a pause.
+    pub paused: BTreeSet<Name>,
+    /// Number of streams that are left out, because their last interval is too old.
+    pub hidden: u64,
+}
+
+/// A stream of the mesh.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeshStream {
+    /// The node that sends the probes.
+    pub sender: Name,
+    /// Reflector, protocol and schedule entry.
+    pub stream: Stream,
+    /// Its figures; `None` if the hub has none yet.
+    pub figures: Option<MeshFigures>,
+}
+
+/// Figures of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeshFigures {
+    /// Figures of its window.
+    pub window: WindowFigures,
+    /// Number of probes that were due in the window; `None` if no schedule has the stream, or the
+    /// window is not recent.
+    pub due: Option<f64>,
+    /// Lost probes that the paused reflector explains.
+    pub lost_in_pause: u64,
+    /// Maximum error of its one-way delays in nanoseconds; `None` if unknown, or the window is not
+    /// recent.
+    pub error_ns: Option<u64>,
+}
+
+impl MeshFigures {
+    /// Whether the newest interval is so recent that the figures are those of the time `now_ns`.
+    pub const fn is_current(&self, now_ns: i64) -> bool {
+        now_ns.saturating_sub(self.window.to_ns) <= MAX_CURRENT_NS
+    }
+
+    /// Share of due probes that are in the rows, from 0 to 1; `None` if unknown or none were due.
+    pub fn coverage(&self) -> Option<f64> {
+        let due = self.due.filter(|due| *due > 0.0)?;
+        // The phase of a stream is random, so a probe more or less is due.
+        Some((self.window.counts.due() as f64 / due).min(1.0))
+    }
+
+    /// Share of probes that were lost without a pause of the reflector; `None` without probes.
+    pub fn loss(&self) -> Option<f64> {
+        let counts = &self.window.counts;
+        let sent = counts.sent.saturating_sub(self.lost_in_pause);
+        let lost = counts.lost.saturating_sub(self.lost_in_pause);
+        (sent > 0).then(|| lost as f64 / sent as f64)
+    }
+}
+
+/// Returns the mesh.
+///
+/// # Errors
+/// The database failed.
+pub fn mesh(
+    transaction: &mut dyn HubTransaction,
+    window: Window,
+    now_ns: i64,
+) -> Result<Mesh, HubError> {
+    let known = transaction.streams(None)?;
+    let mut figures: BTreeMap<StreamId, WindowFigures> =
+        transaction.windows(window, None)?.into_iter().collect();
+    let mut missing = scheduled(transaction)?;
+    let mut mesh = Mesh { window: Some(window), ..Mesh::default() };
+    for node in transaction.nodes()? {
+        let status = transaction.last_status(node.id)?;
+        if status.is_some_and(|stored| stored.status.pause.is_some()) {
+            mesh.paused.insert(node.name);
+        }
+    }
+    let names: BTreeSet<Name> = known
+        .iter()
+        .flat_map(|sent| [sent.sender.clone(), sent.stream.reflector.clone()])
+        .collect();
+    // One stream that ended long ago must not demand the history of all nodes since then.
+    let from_ns = now_ns.saturating_sub(window.length_ns()).saturating_sub(MAX_CURRENT_NS);
+    let mut history = FleetHistory::read(transaction, &names, (from_ns, now_ns))?;
+    for SentStream { id, sender, stream } in known {
+        let of_schedule = (sender, stream);
+        let is_scheduled = missing.remove(&of_schedule);
+        let (sender, stream) = of_schedule;
+        let figures = match figures.remove(&id) {
+            Some(of) if is_hidden(&of, now_ns) => {
+                mesh.hidden += 1;
+                None
+            }
+            of => of,
+        };
+        if figures.is_none() && !is_scheduled {
+            continue;
+        }
+        let figures = match figures {
+            Some(of) if of.from_ns < from_ns => {
+                Some(MeshFigures { window: of, due: None, lost_in_pause: 0, error_ns: None })
+            }
+            Some(of) => Some(measured(transaction, &mut history, &sender, &stream, of)?),
+            None => None,
+        };
+        mesh.streams.push(MeshStream { sender, stream, figures });
+    }
+    let missing = missing.into_iter();
+    mesh.streams.extend(missing.map(|(sender, stream)| MeshStream {
+        sender,
+        stream,
+        figures: None,
+    }));
+    mesh.streams.sort_unstable_by(|a, b| (&a.sender, &a.stream).cmp(&(&b.sender, &b.stream)));
+    Ok(mesh)
+}
+
+const fn is_hidden(figures: &WindowFigures, now_ns: i64) -> bool {
+    now_ns.saturating_sub(figures.to_ns) > MAX_SHOWN_NS
+}
+
+fn measured(
+    transaction: &mut dyn HubTransaction,
+    history: &mut FleetHistory,
+    sender: &Name,
+    stream: &Stream,
+    window: WindowFigures,
+) -> Result<MeshFigures, HubError> {
+    let expected = history.expected(transaction, sender, stream)?;
+    let (from_ns, to_ns) = (window.from_ns, window.to_ns);
+    let due = expected.in_span(from_ns, to_ns);
+    let unanswerable = expected.unanswerable(from_ns, to_ns).round() as u64;
+    let lost_in_pause = unanswerable.min(window.counts.lost);
+    let error_ns = history.error_ns(&window.clock, &stream.reflector, from_ns, to_ns);
+    Ok(MeshFigures { window, due, lost_in_pause, error_ns })
+}
+
+/// Returns the streams of the newest schedule, also of senders without any record.
+fn scheduled(transaction: &mut dyn HubTransaction) -> Result<BTreeSet<(Name, Stream)>, HubError> {
+    let mut streams = BTreeSet::new();
+    let Some(version) = transaction.newest_version()? else { return Ok(streams) };
+    let mut senders: Vec<Name> = transaction.nodes()?.into_iter().map(|node| node.name).collect();
+    let mut seen: BTreeSet<Name> = senders.iter().cloned().collect();
+    while let Some(sender) = senders.pop() {
+        let Some(json) = transaction.node_schedule(version, &sender)? else { continue };
+        let part = NodeSchedule::from_json(json.as_bytes())
+            .map_err(|error| HubError::stored("schedule", error))?;
+        for entry in part.entries {
+            if seen.insert(entry.reflector.clone()) {
+                senders.push(entry.reflector.clone());
+            }
+            let Ok(protocol) = entry.scheme().parse() else { continue };
+            let stream = Stream { reflector: entry.reflector, protocol, entry: entry.name };
+            streams.insert((sender.clone(), stream));
+        }
+    }
+    Ok(streams)
+}
