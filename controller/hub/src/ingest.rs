@@ -88,8 +88,10 @@ pub fn ingest(
     let verified: Vec<_> =
         deliveries.iter().map(|delivery| (delivery, verify(delivery, rules.decode))).collect();
     let mut transaction = store.begin()?;
-    for delivery in deliveries {
-        check_clock(&mut *transaction, delivery.arrival_ns)?;
+    // Messages of a carrier may arrive together.
+    let arrivals: BTreeSet<i64> = deliveries.iter().map(|delivery| delivery.arrival_ns).collect();
+    for arrival_ns in arrivals {
+        check_clock(&mut *transaction, arrival_ns)?;
     }
     let mut batch = Batch::new(&mut *transaction, rules)?;
     batch.number_nodes(deliveries)?;

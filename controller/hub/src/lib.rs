@@ -26,7 +26,7 @@ pub mod store;
 mod verify;
 
 pub use clock::accept_clock;
-pub use collect::{CollectError, Collector, NodeSpool, Round};
+pub use collect::{CollectError, Collector, NodeSpool, Round, newest_schedule};
 pub use coverage::ExpectedProbes;
 pub use dating::{ClockPairing, is_plausible};
 pub use error::{Cause, HubError};
