@@ -52,7 +52,7 @@ impl Answerer {
         }
         let newest = newest_schedule(transaction, &question.node)?;
         let schedule = newest
-            .filter(|newest| newest.version != question.schedule_version)
+            .filter(|newest| question.schedule_version != Some(newest.version))
             .map(|newest| newest.to_json());
         Ok(Answer { node: question.node.clone(), receipts, schedule })
     }

@@ -9,6 +9,9 @@ use thiserror::Error;
 /// A bus that cannot be used.
 #[derive(Debug, Error)]
 pub enum BusError {
+    /// The system has no resources for the connection.
+    #[error("cannot start to receive")]
+    Runtime(#[source] io::Error),
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     File {

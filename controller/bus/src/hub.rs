@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -88,7 +87,7 @@ pub fn run(hub: &BusHub, stop: &AtomicBool, report: &dyn Fn(BusEvent)) -> Result
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| BusError::JetStream(error.to_string()))?;
+        .map_err(BusError::Runtime)?;
     runtime.block_on(async {
         let (sender, receiver) = watch::channel(false);
         let (end, ended) = watch::channel(false);
@@ -115,34 +114,30 @@ async fn run_loops(
     let Some(Connection { client, events }) = connect_until(hub, &mut stop, report).await? else {
         return Ok(());
     };
-    let context = Rc::new(Context {
+    let context = Context {
         hub,
         queue: Queue::new(&client, hub.max_bytes),
         client: client.clone(),
         report,
         asked: RefCell::new(BTreeSet::new()),
         reconnected: Notify::new(),
-    });
-    let mut last = stop.clone();
-    let loops = async {
+    };
+    let beside = async {
         tokio::join!(
             answer_questions(&context, stop.clone()),
             announce(&context, stop.clone()),
-            receive(&context, stop.clone()),
-        )
-        .2
+            follow_events(&context, events),
+        );
+        // Only what receives ends the hub: its last batch is stored first.
+        std::future::pending().await
     };
-    tokio::select! {
-        outcome = loops => {
-            // Acknowledgements and receipts leave before the connection ends.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.flush()).await;
-            outcome
-        }
-        () = follow_events(&context, events) => {
-            last.requested().await;
-            Ok(())
-        }
-    }
+    let outcome = tokio::select! {
+        outcome = receive(&context, stop.clone()) => outcome,
+        () = beside => Ok(()),
+    };
+    // Acknowledgements and receipts leave before the connection ends.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.flush()).await;
+    outcome
 }
 
 /// Connects, and repeats while the server is unreachable. `None` if the hub is to stop.

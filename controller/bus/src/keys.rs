@@ -65,6 +65,69 @@ impl fmt::Display for PublicKey {
     }
 }
 
+/// Hash (bcrypt) of the password of a leaf server. nats-server 2.9 has no keys for leaf servers.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordHash(String);
+
+/// Cost of the hash. A random password of 256 bits needs no slow one.
+const HASH_COST: u32 = 4;
+
+/// Length of a hash in bytes.
+const HASH_LEN: usize = 60;
+
+impl PasswordHash {
+    /// Hashes a password.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn of(password: &str) -> Result<Self, bcrypt::BcryptError> {
+        let parts = bcrypt::hash_with_result(password, HASH_COST)?;
+        // The form that nats-server recognises.
+        Ok(Self(parts.format_for_version(bcrypt::Version::TwoA)))
+    }
+
+    /// Whether this is the hash of a password.
+    pub fn is_of(&self, password: &str) -> bool {
+        bcrypt::verify(password, &self.0).unwrap_or(false)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"$./".contains(&byte);
+        let is_hash =
+            text.starts_with("$2a$") && text.len() == HASH_LEN && text.bytes().all(is_allowed);
+        is_hash.then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash")
+    }
+}
+
+/// By what nats-server recognises the owner of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// Key of a hub or a node.
+    Key(PublicKey),
+    /// Password of a leaf server.
+    Password(PasswordHash),
+}
+
+impl fmt::Display for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Password(_) => f.write_str("password"),
+        }
+    }
+}
+
+/// Name of the user of a leaf server.
+pub(crate) fn leaf_user(site: &Name) -> String {
+    format!("leaf-{site}")
+}
+
 /// Creates a user key. Returns its seed and its public key.
 ///
 /// # Errors
@@ -113,8 +176,8 @@ pub struct AcceptedKey {
     pub owner: Owner,
     /// Nodes behind a leaf server; empty for other owners.
     pub nodes: BTreeSet<Name>,
-    /// Key.
-    pub key: PublicKey,
+    /// Key or password.
+    pub credential: Credential,
 }
 
 impl AcceptedKey {
@@ -126,13 +189,18 @@ impl AcceptedKey {
             Owner::Leaf(_) => Permissions::of_nodes(&self.nodes),
         };
         let nodes: Vec<&str> = self.nodes.iter().map(Name::as_str).collect();
-        let (key, owner, separator) =
-            (&self.key, &self.owner, if nodes.is_empty() { "" } else { " " });
-        format!("{{ nkey: {key}, {permissions} }} # {owner}{separator}{}", nodes.join(","))
+        let (owner, separator) = (&self.owner, if nodes.is_empty() { "" } else { " " });
+        let user = match (&self.credential, &self.owner) {
+            (Credential::Key(key), _) => format!("nkey: {key}"),
+            (Credential::Password(PasswordHash(hash)), Owner::Leaf(site)) => {
+                format!("user: \"{}\", password: \"{hash}\"", leaf_user(site))
+            }
+            (Credential::Password(PasswordHash(hash)), _) => format!("password: \"{hash}\""),
+        };
+        format!("{{ {user}, {permissions} }} # {owner}{separator}{}", nodes.join(","))
     }
 
     fn parse(line: &str) -> Option<Self> {
-        let key = line.strip_prefix("{ nkey: ")?.split(',').next()?.parse().ok()?;
         let mut words = line.rsplit_once(" # ")?.1.split(' ');
         let owner = match (words.next()?, words.next()) {
             ("hub", None) => Owner::Hub,
@@ -143,7 +211,14 @@ impl AcceptedKey {
         let nodes = words.next().map_or(Some(BTreeSet::new()), |nodes| {
             nodes.split(',').map(|node| node.parse().ok()).collect()
         })?;
-        let parsed = Self { owner, nodes, key };
+        let credential = match line.strip_prefix("{ nkey: ") {
+            Some(rest) => Credential::Key(rest.split(',').next()?.parse().ok()?),
+            None => {
+                let hash = line.split_once("password: \"")?.1.split('"').next()?;
+                Credential::Password(PasswordHash::parse(hash)?)
+            }
+        };
+        let parsed = Self { owner, nodes, credential };
         (parsed.line() == line).then_some(parsed)
     }
 }
@@ -235,8 +310,10 @@ impl AcceptedKeys {
         if !replace && self.of(&new.owner).next().is_some() {
             return Err(KeysError::Enrolled(new.owner));
         }
-        if let Some(other) = self.0.iter().find(|it| it.key == new.key && it.owner != new.owner) {
-            return Err(KeysError::Used { key: new.key, owner: other.owner.clone() });
+        if let Credential::Key(key) = &new.credential
+            && let Some(owner) = self.owner_of(key).filter(|owner| **owner != new.owner)
+        {
+            return Err(KeysError::Used { key: key.clone(), owner: owner.clone() });
         }
         self.0.retain(|key| key.owner != new.owner);
         self.0.push(new);
@@ -253,55 +330,58 @@ impl AcceptedKeys {
         let Some(old) = self.of(owner).last().cloned() else {
             return Err(KeysError::NotEnrolled(owner.clone()));
         };
-        if let Some(used) = self.0.iter().find(|it| it.key == key) {
-            return Err(KeysError::Used { key, owner: used.owner.clone() });
+        if let Some(owner) = self.owner_of(&key).cloned() {
+            return Err(KeysError::Used { key, owner });
         }
         if count >= MAX_KEYS {
             return Err(KeysError::Rotating(owner.clone()));
         }
-        self.0.push(AcceptedKey { key, ..old });
+        self.0.push(AcceptedKey { credential: Credential::Key(key), ..old });
         // The sort is stable, so the newest key stays last.
         self.0.sort_by(|a, b| a.owner.cmp(&b.owner));
         Ok(())
     }
 
-    /// Removes all keys of an owner but the newest. Returns the removed keys.
+    fn owner_of(&self, key: &PublicKey) -> Option<&Owner> {
+        let has_key =
+            |it: &&AcceptedKey| matches!(&it.credential, Credential::Key(of) if of == key);
+        self.0.iter().find(has_key).map(|it| &it.owner)
+    }
+
+    /// Removes all keys of an owner but the newest. Returns the number of removed keys.
     ///
     /// # Errors
     /// The owner has no key.
-    pub fn finish_rotation(&mut self, owner: &Owner) -> Result<Vec<PublicKey>, KeysError> {
-        let Some(newest) = self.of(owner).last().map(|newest| newest.key.clone()) else {
+    pub fn finish_rotation(&mut self, owner: &Owner) -> Result<usize, KeysError> {
+        let Some(newest) = self.of(owner).last().map(|newest| newest.credential.clone()) else {
             return Err(KeysError::NotEnrolled(owner.clone()));
         };
-        Ok(self.remove(|key| key.owner == *owner && key.key != newest))
+        Ok(self.remove(|key| key.owner == *owner && key.credential != newest))
     }
 
-    /// Removes a key of an owner, or all its keys. Returns the removed keys.
+    /// Removes a key of an owner, or all its keys. Returns the number of removed keys.
     ///
     /// # Errors
     /// The owner does not have the key, or none.
-    pub fn revoke(
-        &mut self,
-        owner: &Owner,
-        key: Option<&PublicKey>,
-    ) -> Result<Vec<PublicKey>, KeysError> {
+    pub fn revoke(&mut self, owner: &Owner, key: Option<&PublicKey>) -> Result<usize, KeysError> {
         if self.of(owner).next().is_none() {
             return Err(KeysError::NotEnrolled(owner.clone()));
         }
-        let removed = self.remove(|it| it.owner == *owner && key.is_none_or(|key| *key == it.key));
-        match (removed.is_empty(), key) {
-            (true, Some(key)) => {
-                Err(KeysError::OtherKey { key: key.clone(), owner: owner.clone() })
-            }
-            _ => Ok(removed),
+        let removed = key.cloned().map(Credential::Key);
+        let is_removed = |credential: &Credential| match &removed {
+            Some(removed) => removed == credential,
+            None => true,
+        };
+        match (self.remove(|it| it.owner == *owner && is_removed(&it.credential)), key) {
+            (0, Some(key)) => Err(KeysError::OtherKey { key: key.clone(), owner: owner.clone() }),
+            (count, _) => Ok(count),
         }
     }
 
-    fn remove(&mut self, is_removed: impl Fn(&AcceptedKey) -> bool) -> Vec<PublicKey> {
-        let (removed, kept) = std::mem::take(&mut self.0).into_iter().partition(is_removed);
-        self.0 = kept;
-        let removed: Vec<AcceptedKey> = removed;
-        removed.into_iter().map(|removed| removed.key).collect()
+    fn remove(&mut self, is_removed: impl Fn(&AcceptedKey) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|key| !is_removed(key));
+        before - self.0.len()
     }
 }
 
@@ -318,14 +398,17 @@ mod tests {
     }
 
     fn accepted(owner: Owner) -> AcceptedKey {
-        AcceptedKey { owner, nodes: BTreeSet::new(), key: key() }
+        AcceptedKey { owner, nodes: BTreeSet::new(), credential: Credential::Key(key()) }
     }
 
     #[test]
     fn file_is_read_back() {
         let mut keys = AcceptedKeys::default();
         let nodes = ["a", "site-7.gw"].map(|name| name.parse().unwrap()).into();
-        let leaf = AcceptedKey { nodes, ..accepted(Owner::Leaf("roof".parse().unwrap())) };
+        let hash = PasswordHash::of("secret").unwrap();
+        assert!(hash.is_of("secret") && !hash.is_of("other"));
+        let owner = Owner::Leaf("roof".parse().unwrap());
+        let leaf = AcceptedKey { owner, nodes, credential: Credential::Password(hash) };
         for key in [leaf, accepted(node("site-7.gw")), accepted(Owner::Hub), accepted(node("a"))] {
             keys.enroll(key, false).unwrap();
         }
@@ -361,24 +444,25 @@ mod tests {
         keys.rotate(&node("a"), second.clone()).unwrap();
         assert_eq!(keys.of(&node("a")).count(), 2);
         assert_eq!(keys.rotate(&node("a"), key()), Err(KeysError::Rotating(node("a"))));
-        assert_eq!(keys.finish_rotation(&node("a")), Ok(vec![first.key]));
-        assert_eq!(keys.of(&node("a")).next().unwrap().key, second);
-        assert_eq!(keys.revoke(&node("a"), None), Ok(vec![second]));
+        assert_eq!(keys.finish_rotation(&node("a")), Ok(1));
+        assert_eq!(keys.of(&node("a")).next().unwrap().credential, Credential::Key(second));
+        assert_eq!(keys.revoke(&node("a"), None), Ok(1));
         assert_eq!(keys.revoke(&node("a"), None), Err(KeysError::NotEnrolled(node("a"))));
     }
 
     #[test]
     fn key_of_another_owner_is_refused() {
         let mut keys = AcceptedKeys::default();
-        let first = accepted(node("a"));
-        keys.enroll(first.clone(), false).unwrap();
+        let first = key();
+        let of =
+            |owner| AcceptedKey { credential: Credential::Key(first.clone()), ..accepted(owner) };
+        keys.enroll(of(node("a")), false).unwrap();
         keys.enroll(accepted(node("b")), false).unwrap();
-        let used = Err(KeysError::Used { key: first.key.clone(), owner: node("a") });
-        let same = AcceptedKey { key: first.key.clone(), ..accepted(node("c")) };
-        assert_eq!(keys.enroll(same, false), used);
-        assert_eq!(keys.rotate(&node("b"), first.key.clone()), used);
-        let other = Err(KeysError::OtherKey { key: first.key.clone(), owner: node("b") });
-        assert_eq!(keys.revoke(&node("b"), Some(&first.key)), other);
+        let used = Err(KeysError::Used { key: first.clone(), owner: node("a") });
+        assert_eq!(keys.enroll(of(node("c")), false), used);
+        assert_eq!(keys.rotate(&node("b"), first.clone()), used);
+        let other = Err(KeysError::OtherKey { key: first.clone(), owner: node("b") });
+        assert_eq!(keys.revoke(&node("b"), Some(&first)), other);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod connect;
 mod error;
 mod event;
 mod hub;
+mod key_file;
 mod keys;
 mod permissions;
 mod rate_limit;
@@ -26,9 +27,10 @@ pub use connect::BusAddress;
 pub use error::BusError;
 pub use event::BusEvent;
 pub use hub::{BusHub, SharedStore, run};
+pub use key_file::{KeyFileError, change_keys, password_file, read_keys, replace_file, seed_file};
 pub use keys::{
-    AcceptedKey, AcceptedKeys, KeysError, Owner, PublicKey, PublicKeyError, new_user_key,
-    public_key_of,
+    AcceptedKey, AcceptedKeys, Credential, KeysError, Owner, PasswordHash, PublicKey,
+    PublicKeyError, new_user_key, public_key_of,
 };
 pub use server_config::{HubServer, LeafServer, ServerTls};
 pub use stream::{DEFAULT_STREAM_BYTES, MAX_NODE_MESSAGES};

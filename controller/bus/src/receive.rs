@@ -21,7 +21,7 @@ use crate::stream::{PULL_BATCH, PULL_BYTES};
 const BATCH_TIME: Duration = Duration::from_millis(100);
 
 /// Time after which messages that the database did not store are delivered again, to any hub.
-const REDELIVERY_DELAY: Duration = Duration::from_secs(5);
+const REDELIVERY_DELAY: Duration = Duration::from_secs(2);
 
 /// Why a batch ended.
 enum End {
@@ -79,7 +79,14 @@ async fn receive_from(
         }
         match end {
             End::Complete => {}
-            End::Interrupted(reason) => return reason,
+            End::Interrupted(reason) => {
+                // What already arrived need not come again.
+                let rest = take_ready(&mut messages);
+                if !rest.is_empty() {
+                    store(context, rest, stop, has_failed).await;
+                }
+                return reason;
+            }
             End::Stopped => {
                 release(messages).await;
                 return None;
@@ -126,15 +133,17 @@ async fn next_batch(
 
 /// Gives back what was received and not stored, so that another hub need not wait for it.
 async fn release(mut messages: pull::Stream) {
-    let mut unstored = Vec::new();
-    while let Some(Some(Ok(message))) = messages.next().now_or_never() {
-        unstored.push(message);
-    }
+    let unstored = take_ready(&mut messages);
     // Without this subscription, the server cannot deliver them here once more.
     drop(messages);
     for message in unstored {
         let _ = message.ack_with(AckKind::Nak(None)).await;
     }
+}
+
+/// Messages that have arrived.
+fn take_ready(messages: &mut pull::Stream) -> Vec<Message> {
+    std::iter::from_fn(|| messages.next().now_or_never()??.ok()).take(PULL_BATCH).collect()
 }
 
 /// Stores a batch, acknowledges its messages and sends receipts.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use dwell_rollup::Name;
 
-use crate::keys::{AcceptedKeys, Owner};
+use crate::keys::{AcceptedKeys, Owner, leaf_user};
 use crate::stream::MAX_PAYLOAD;
 
 /// Name of the account of nats-server that hubs, nodes and leaf servers share.
@@ -29,7 +29,8 @@ pub struct HubServer {
     pub listen_leaf: Option<String>,
     /// Certificate of the server.
     pub tls: ServerTls,
-    /// File of [`AcceptedKeys`].
+    /// File of [`AcceptedKeys`], relative to the directory of the configuration: nats-server reads an
+    /// absolute path as a relative one.
     pub keys: PathBuf,
     /// File for the process id of the server.
     pub pid: PathBuf,
@@ -76,12 +77,12 @@ pub struct LeafServer {
     pub listen: String,
     /// Certificate of the server.
     pub tls: ServerTls,
-    /// Leaf address of the hub's server, such as `tls://hub.example.org:7422`.
+    /// Leaf address of the hub's server without scheme, such as `hub.example.org:7422`.
     pub remote: String,
     /// Certificates that verify the hub's server, PEM; `None` for those of the system.
     pub remote_ca: Option<PathBuf>,
-    /// Seed of the leaf server's key.
-    pub key: PathBuf,
+    /// Password of the leaf server at the hub's server: letters and digits.
+    pub password: String,
     /// File for the process id of the server.
     pub pid: PathBuf,
 }
@@ -101,8 +102,9 @@ impl LeafServer {
         let ca =
             self.remote_ca.as_ref().map_or(String::new(), |ca| format!(" ca_file: {},", quote(ca)));
         let (site, tls) = (&self.site, tls_block(&self.tls));
-        let (listen, remote) = (quote(&self.listen), quote(&self.remote));
-        let (pid, key) = (quote(&self.pid), quote(&self.key));
+        let (listen, pid) = (quote(&self.listen), quote(&self.pid));
+        let user = leaf_user(site);
+        let remote = quote(format!("tls://{user}:{}@{}", self.password, self.remote));
         format!(
             "# nats-server of site {site}. Written by `dwell hub nats-config --leaf`.\n\
              server_name: \"dwell-{site}\"\n\
@@ -116,7 +118,7 @@ impl LeafServer {
                  }}\n\
              }}\n\
              leafnodes {{\n    \
-                 remotes = [ {{ url: {remote}, account: {ACCOUNT}, nkey: {key}, tls {{{ca} timeout: {TLS_SECONDS} }} }} ]\n\
+                 remotes = [ {{ url: {remote}, account: {ACCOUNT}, tls {{{ca} timeout: {TLS_SECONDS} }} }} ]\n\
              }}\n",
         )
     }

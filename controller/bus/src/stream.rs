@@ -6,7 +6,9 @@ use async_nats::Client;
 use async_nats::jetstream::consumer::pull::{self, Config as ConsumerConfig};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, Info, RetentionPolicy, StorageType, Stream,
+};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use dwell_rollup::{CONSUMER, MAX_MESSAGE_LEN, STREAM, Subject};
 
@@ -63,26 +65,26 @@ impl Queue {
     /// [`BusError`] with a remedy.
     pub(crate) async fn receive(&self) -> Result<(pull::Stream, u64), BusError> {
         let wanted = wanted(self.max_bytes.unwrap_or(DEFAULT_STREAM_BYTES));
-        let waiting = match self.context.get_stream(STREAM).await {
+        let stream = match self.context.get_stream(STREAM).await {
             Ok(stream) => {
                 self.check(stream.cached_info(), &wanted).await?;
-                stream.cached_info().state.messages
+                stream
             }
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(cause)
                     if cause.error_code() == ErrorCode::STREAM_NOT_FOUND =>
                 {
-                    self.create(&wanted).await?;
-                    0
+                    self.create(&wanted).await?
                 }
                 _ => return Err(BusError::JetStream(chain(&error))),
             },
         };
-        let consumer: Consumer<ConsumerConfig> = self
-            .context
-            .create_consumer_on_stream(consumer(), STREAM)
+        let waiting = stream.cached_info().state.messages;
+        let consumer: Consumer<ConsumerConfig> = stream
+            .get_or_create_consumer(CONSUMER, consumer())
             .await
             .map_err(|error| BusError::JetStream(chain(&error)))?;
+        check_consumer(&consumer.cached_info().config)?;
         let messages = consumer
             .stream()
             .max_messages_per_batch(PULL_BATCH)
@@ -108,9 +110,13 @@ impl Queue {
         Ok(())
     }
 
-    async fn create(&self, wanted: &Config) -> Result<(), BusError> {
+    async fn create(&self, wanted: &Config) -> Result<Stream, BusError> {
         match self.context.create_stream(wanted).await {
-            Ok(stream) => self.check(stream.cached_info(), wanted).await,
+            Ok(stream) => {
+                // An older server ignores what it does not know.
+                self.check(stream.cached_info(), wanted).await?;
+                Ok(stream)
+            }
             Err(error) => Err(create_error(wanted, &error.kind(), &error)),
         }
     }
@@ -205,4 +211,17 @@ fn consumer() -> ConsumerConfig {
         max_ack_pending: MAX_ACK_PENDING,
         ..ConsumerConfig::default()
     }
+}
+
+/// Checks a consumer that exists. Its times are the operator's.
+fn check_consumer(found: &async_nats::jetstream::consumer::Config) -> Result<(), BusError> {
+    if found.ack_policy != AckPolicy::Explicit {
+        let policy = found.ack_policy;
+        return Err(BusError::Settings(format!("consumer {CONSUMER} acknowledges {policy:?}")));
+    }
+    if found.max_deliver > 0 {
+        let times = found.max_deliver;
+        return Err(BusError::Settings(format!("consumer {CONSUMER} delivers only {times} times")));
+    }
+    Ok(())
 }

@@ -113,8 +113,9 @@ pub struct Question {
     pub node: Name,
     /// Incarnations with records that have no receipt, at most [`MAX_ASKED_INCARNATIONS`].
     pub incarnations: Vec<Incarnation>,
-    /// Version of the schedule that the node has; 0 without one.
-    pub schedule_version: u64,
+    /// Version of the schedule that the node has; 0 without one. `None` asks for the schedule in any case,
+    /// because versions of two hubs may be equal.
+    pub schedule_version: Option<u64>,
 }
 
 /// What a hub has of a node.
@@ -275,7 +276,7 @@ mod tests {
         let question = Question {
             node: node.clone(),
             incarnations: vec![Incarnation(7), Incarnation(u64::MAX)],
-            schedule_version: 3,
+            schedule_version: Some(3),
         };
         let json = question.to_json().unwrap();
         assert_eq!(
@@ -301,7 +302,7 @@ mod tests {
     fn messages_beyond_their_bounds_are_refused() {
         let node = name("n1");
         let incarnations = vec![Incarnation(1); MAX_ASKED_INCARNATIONS + 1];
-        let question = Question { node: node.clone(), incarnations, schedule_version: 0 };
+        let question = Question { node: node.clone(), incarnations, schedule_version: None };
         assert_eq!(
             question.to_json(),
             Err(BusError::TooManyIncarnations(MAX_ASKED_INCARNATIONS + 1))
@@ -311,7 +312,7 @@ mod tests {
         let full = Question {
             node: name(&"x".repeat(crate::MAX_NAME_LEN)),
             incarnations: vec![Incarnation(1); MAX_ASKED_INCARNATIONS],
-            schedule_version: u64::MAX,
+            schedule_version: Some(u64::MAX),
         };
         assert!(full.to_json().is_ok(), "the number is the limit, not the length");
 
