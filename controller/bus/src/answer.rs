@@ -1,21 +1,16 @@
 //! Answers to questions of nodes: their receipts and their schedule.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
 
 use dwell_hub::store::{HubStore, HubTransaction};
 use dwell_hub::{HubError, NodeId, newest_schedule};
 use dwell_rollup::{Answer, Incarnation, Name, Question, RangeSet};
-
-/// Minimum time between readings of all nodes, when an unknown one asks.
-const NODES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads answers from the store.
 #[derive(Debug, Default)]
 pub(crate) struct Answerer {
     /// Numbers of nodes, which do not change.
     nodes: HashMap<Name, NodeId>,
-    read: Option<Instant>,
 }
 
 impl Answerer {
@@ -24,14 +19,12 @@ impl Answerer {
         &mut self,
         store: &mut dyn HubStore,
         questions: &[Question],
-        now: Instant,
     ) -> Result<Vec<Answer>, HubError> {
         let mut transaction = store.begin_to_read()?;
-        let is_unknown = questions.iter().any(|it| !self.nodes.contains_key(&it.node));
-        if is_unknown && self.read.is_none_or(|at| now.duration_since(at) >= NODES_INTERVAL) {
+        // An answer without receipts makes a node send all again, so a new node is looked for.
+        if questions.iter().any(|question| !self.nodes.contains_key(&question.node)) {
             let nodes = transaction.nodes()?.into_iter();
             self.nodes = nodes.map(|node| (node.name, node.id)).collect();
-            self.read = Some(now);
         }
         questions.iter().map(|question| self.one(&mut *transaction, question)).collect()
     }

@@ -112,7 +112,7 @@ fn start(context: &Context<'_>, mut answerer: Answerer, asked: Vec<Asked>) -> Jo
         let questions: Vec<Question> = asked.iter().map(|asked| asked.question.clone()).collect();
         let outcome = {
             let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-            answerer.answer(&mut *store, &questions, Instant::now())
+            answerer.answer(&mut *store, &questions)
         };
         (answerer, asked, outcome)
     })
