@@ -1,4 +1,4 @@
-//! `dwell hub --embedded`: one process with SQLite that collects from devices over SSH.
+//! `dwell hub`: one process with SQLite that collects from devices over SSH, receives by a bus, or both.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use dwell_bus::SharedStore;
 use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolLink};
-use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, NodeSpool, Resolution, Retention, Round, Rules, SimultaneousAgents,
     SqliteStore, accept_clock, expire, simultaneous_agents, store_unknown_versions,
@@ -23,6 +23,7 @@ use dwell_units::Nanos;
 use jiff::Timestamp;
 
 use super::super::data::{DataArgs, say_problem};
+use super::bus::BusArgs;
 
 /// Time between looks at a stop request.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -50,7 +51,7 @@ const MAX_REASONS: usize = 3;
 pub(super) struct EmbeddedArgs {
     /// Store results in SQLite and collect them from the devices over SSH, in one process; for up to
     /// 100 nodes
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "nats")]
     embedded: bool,
 
     /// Time between collections from a device, at most 50s
@@ -89,7 +90,7 @@ fn keep(text: &str) -> Result<(Resolution, u32), String> {
 
 /// Everything that the threads share.
 struct Shared {
-    store: Mutex<SqliteStore>,
+    store: SharedStore,
     binaries: NodeBinaries,
     rules: Rules,
     interval: Duration,
@@ -97,7 +98,7 @@ struct Shared {
 }
 
 /// Runs the hub until a signal.
-pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure> {
+pub(super) fn run(args: &EmbeddedArgs, bus: &BusArgs, data: &DataArgs) -> Result<Exit, Failure> {
     let mut retention = Retention::default();
     for (resolution, days) in &args.keep {
         retention.set(*resolution, *days);
@@ -119,14 +120,18 @@ pub(super) fn run(args: &EmbeddedArgs, data: &DataArgs) -> Result<Exit, Failure>
         say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
     }
     let shared = Arc::new(Shared {
-        store: Mutex::new(store),
+        store: Arc::new(Mutex::new(store)),
         binaries: NodeBinaries::find(&program)?,
         rules,
         interval: args.interval,
         stop,
     });
+    let receiving = bus.start(data, rules, &shared.store, &shared.stop);
     let mut hub = Supervisor { shared, tags: args.tag.clone(), dir, collecting: BTreeMap::new() };
-    hub.run(&catalogue);
+    hub.run(args.embedded.then_some(&catalogue));
+    if let Some(receiving) = receiving {
+        receiving.finish()?;
+    }
     say("dwell: hub stopped");
     Ok(Exit::Measured)
 }
@@ -147,17 +152,18 @@ struct Collecting {
 }
 
 impl Supervisor {
-    fn run(&mut self, catalogue: &Store) {
+    fn run(&mut self, catalogue: Option<&Store>) {
         let mut announced = false;
         let mut expired: Option<Instant> = None;
         while !self.shared.stop.load(Ordering::Relaxed) {
             // The catalogue may be locked for a moment; collection goes on.
-            if let Err(error) = self.follow_catalogue(catalogue) {
+            if let Some(Err(error)) = catalogue.map(|it| self.follow_catalogue(it)) {
                 say(&format!("dwell: devices are not read: {}", chain(&error)));
             }
             if !announced {
                 let (dir, count) = (self.dir.display(), self.collecting.len());
-                say(&format!("dwell: hub started on {dir}, {count} devices"));
+                let devices = catalogue.map_or(String::new(), |_| format!(", {count} devices"));
+                say(&format!("dwell: hub started on {dir}{devices}"));
                 announced = true;
             }
             if expired.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {

@@ -1,6 +1,10 @@
 //! `dwell hub`: the hub of a fleet.
 
+mod bus;
 mod embedded;
+mod keys;
+mod nats_config;
+mod nats_files;
 mod nodes;
 mod schedule;
 
@@ -20,6 +24,9 @@ pub(crate) struct Args {
     embedded: embedded::EmbeddedArgs,
 
     #[command(flatten)]
+    bus: bus::BusArgs,
+
+    #[command(flatten)]
     data: DataArgs,
 }
 
@@ -29,6 +36,16 @@ enum HubCommand {
     Schedule(schedule::Args),
     /// List the nodes that the hub knows, with what is wrong with them
     Nodes(nodes::Args),
+    /// Let a node connect to the bus with its key
+    Enroll(keys::EnrollArgs),
+    /// Replace the key of a node; both are valid for a while
+    Rotate(keys::RotateArgs),
+    /// Remove the keys of a node or a leaf server, and close its connections
+    Revoke(keys::RevokeArgs),
+    /// List the keys that nats-server accepts
+    Keys(keys::KeysArgs),
+    /// Write the configuration of nats-server: for the hub, or for the leaf server of a site
+    NatsConfig(Box<nats_config::Args>),
 }
 
 impl Args {
@@ -37,6 +54,11 @@ impl Args {
         match &self.command {
             Some(HubCommand::Schedule(args)) => args.data(),
             Some(HubCommand::Nodes(args)) => &args.data,
+            Some(HubCommand::Enroll(args)) => &args.files.data,
+            Some(HubCommand::Rotate(args)) => &args.files.data,
+            Some(HubCommand::Revoke(args)) => &args.files.data,
+            Some(HubCommand::Keys(args)) => &args.files.data,
+            Some(HubCommand::NatsConfig(args)) => &args.files.data,
             None => &self.data,
         }
     }
@@ -48,7 +70,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Some(HubCommand::Schedule(args)) => schedule::run(args),
         Some(HubCommand::Nodes(args)) => nodes::run(args),
-        None => embedded::run(&args.embedded, &args.data),
+        Some(HubCommand::Enroll(args)) => keys::enroll(args),
+        Some(HubCommand::Rotate(args)) => keys::rotate(args),
+        Some(HubCommand::Revoke(args)) => keys::revoke(args),
+        Some(HubCommand::Keys(args)) => keys::list(args),
+        Some(HubCommand::NatsConfig(args)) => nats_config::run(args),
+        None => embedded::run(&args.embedded, &args.bus, &args.data),
     }
 }
 
