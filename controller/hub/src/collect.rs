@@ -14,7 +14,7 @@ use crate::ingest::{Rules, ingest};
 use crate::object::time_text;
 use crate::period::SECOND_NS;
 use crate::samples::SampleCollector;
-use crate::store::{Counts, HubStore};
+use crate::store::{Counts, HubStore, HubTransaction};
 use crate::verify::Delivery;
 
 /// Levels that a hub collects, the coarsest first: it is small, and has the statuses that date the others.
@@ -279,7 +279,9 @@ impl Collector {
     ) -> Result<Option<u64>, CollectError<S::Error>> {
         let newest = {
             let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-            newest_schedule(&mut *store, &self.node).map_err(CollectError::Hub)?
+            let newest =
+                store.begin_to_read().and_then(|mut it| newest_schedule(&mut *it, &self.node));
+            newest.map_err(CollectError::Hub)?
         };
         let Some(newest) = newest else { return Ok(None) };
         let version = newest.version;
@@ -294,11 +296,13 @@ impl Collector {
 
 /// Returns the part of a node in the newest schedule; empty for a node that was added later; `None`
 /// without a schedule.
-fn newest_schedule(
-    store: &mut dyn HubStore,
+///
+/// # Errors
+/// The database failed.
+pub fn newest_schedule(
+    transaction: &mut dyn HubTransaction,
     node: &Name,
 ) -> Result<Option<NodeSchedule>, HubError> {
-    let mut transaction = store.begin_to_read()?;
     let Some(version) = transaction.newest_version()? else { return Ok(None) };
     let Some(json) = transaction.node_schedule(version, node)? else {
         return Ok(Some(NodeSchedule { version, node: node.clone(), entries: Vec::new() }));

@@ -89,6 +89,7 @@ pub fn ingest(
     let verified: Vec<_> =
         deliveries.iter().map(|delivery| (delivery, verify(delivery, rules.decode))).collect();
     let mut transaction = store.begin()?;
+    // Messages of a carrier may arrive together. The clock is plausible in between.
     let arrivals: BTreeSet<i64> = deliveries.iter().map(|delivery| delivery.arrival_ns).collect();
     let last = arrivals.last().filter(|_| arrivals.len() > 1);
     for arrival_ns in arrivals.first().into_iter().chain(last) {

@@ -34,7 +34,7 @@ mod window;
 mod window_update;
 
 pub use clock::accept_clock;
-pub use collect::{CollectError, Collector, NodeSpool, Round};
+pub use collect::{CollectError, Collector, NodeSpool, Round, newest_schedule};
 pub use coverage::{ExpectedProbes, FleetHistory};
 pub use dating::{ClockPairing, is_plausible};
 pub use error::{Cause, HubError};

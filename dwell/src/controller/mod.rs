@@ -81,7 +81,10 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("serve token", ["serve token", "serve token --data /var/lib/dwell"]),
-    ("hub", ["hub --embedded", "hub --embedded --data /var/lib/dwell --keep 10s=7 --keep 5m=180"]),
+    (
+        "hub",
+        ["hub --embedded", "hub --nats tls://hub.example.org:4222 --nats-ca ca.pem --keep 5m=180"],
+    ),
     ("hub schedule", ["hub schedule check mesh.toml", "hub schedule apply mesh.toml"]),
     ("hub schedule check", ["hub schedule check mesh.toml", "hub schedule check mesh.toml --json"]),
     ("hub schedule apply", ["hub schedule apply mesh.toml", "hub schedule apply - < mesh.toml"]),
@@ -96,6 +99,30 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     (
         "hub maintenance",
         ["hub maintenance berlin --for 2h --reason 'new switch'", "hub maintenance berlin --end"],
+    ),
+    (
+        "hub enroll",
+        [
+            "hub enroll berlin UCZECXXJZLVQXNPQ4BUJ2JJ4RRSWMFLSYXNOZ3SMDZRGYXNQZNE7KMCL",
+            "hub enroll berlin UCZECXXJZLVQXNPQ4BUJ2JJ4RRSWMFLSYXNOZ3SMDZRGYXNQZNE7KMCL --bus-config /etc/nats/keys.conf",
+        ],
+    ),
+    (
+        "hub rotate",
+        [
+            "hub rotate berlin UAKV2UPUPLRE2TKHOJB5ES42TL4CF5JDQYVHZDEIZK3TNO3EA6U7KSNW",
+            "hub rotate berlin --finish",
+        ],
+    ),
+    ("hub revoke", ["hub revoke berlin", "hub revoke leaf:roof"]),
+    ("hub keys", ["hub keys", "hub keys --bus-config /etc/nats/keys.conf"]),
+    (
+        "hub nats-config",
+        [
+            "hub nats-config --tls-cert cert.pem --tls-key key.pem --listen-leaf 0.0.0.0:7422",
+            "hub nats-config --leaf roof --nodes berlin,paris --remote tls://hub.example.org:7422 \
+             --tls-cert cert.pem --tls-key key.pem --tls-ca ca.pem",
+        ],
     ),
     (
         "query",

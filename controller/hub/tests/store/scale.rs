@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dwell_hub::store::HubStore;
 use dwell_hub::{Query, Window, WindowFigures, mesh, query};
 use dwell_rollup::{Level, Name, PauseInterval, RollupMetric, Status, Stream};
 
@@ -48,8 +47,8 @@ fn figures(window: Window) -> WindowFigures {
     let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
     let delays: Vec<i64> = (1..=300).collect();
     let records: Vec<_> = (0..12).map(|_| agent.rollup(Level::FiveMinutes, &delays)).collect();
-    deliver(&mut *test.store, &agent.node, &message(&records)).unwrap();
-    let windows = test.store.begin_to_read().unwrap().windows(window, None).unwrap();
+    deliver(&mut *test, &agent.node, &message(&records)).unwrap();
+    let windows = test.begin_to_read().unwrap().windows(window, None).unwrap();
     windows.into_iter().next().unwrap().1
 }
 
@@ -57,17 +56,15 @@ fn figures(window: Window) -> WindowFigures {
 fn mesh_of_100_nodes_is_read_at_once() {
     let mut test = sqlite_store();
     let windows = Window::ALL.map(|window| (window, figures(window)));
-    let mut transaction = test.store.begin().unwrap();
+    let mut transaction = test.begin().unwrap();
     let names: Vec<Name> = (0..NODES).map(node_name).collect();
     let nodes = transaction.add_nodes(&names).unwrap();
     for (sender, node) in names.iter().zip(&nodes) {
-        let streams = names.iter().filter(|other| *other != sender).map(|reflector| Stream {
-            reflector: reflector.clone(),
-            protocol: name("stamp"),
-            entry: name(&format!("mesh+{reflector}")),
+        let streams = names.iter().filter(|other| *other != sender).map(|reflector| {
+            let (protocol, entry) = (name("stamp"), name(&format!("mesh+{reflector}")));
+            (*node, Stream { reflector: reflector.clone(), protocol, entry })
         });
-        let streams: Vec<Stream> = streams.collect();
-        let ids = transaction.add_streams(*node, &streams, 1_000).unwrap();
+        let ids = transaction.add_streams(&streams.collect::<Vec<_>>(), 1_000).unwrap();
         let figures = ids.into_iter().flatten().flat_map(|id| {
             windows.iter().map(move |(window, figures)| (id, *window, Some(figures.clone())))
         });
@@ -92,11 +89,11 @@ fn mesh_of_100_nodes_is_read_at_once() {
                 })
             })
             .collect();
-        deliver(&mut *test.store, node, &message(&records)).unwrap();
+        deliver(&mut *test, node, &message(&records)).unwrap();
     }
     for window in Window::ALL {
         let start = cpu_time();
-        let found = mesh(&mut *test.store.begin_to_read().unwrap(), window, NOW).unwrap();
+        let found = mesh(&mut *test.begin_to_read().unwrap(), window, NOW).unwrap();
         let took = cpu_time() - start;
         println!("mesh of {} streams, last {}: {took:?}", found.streams.len(), window.name());
         assert_eq!(found.streams.len(), NODES * (NODES - 1));
@@ -110,7 +107,7 @@ fn mesh_of_100_nodes_is_read_at_once() {
 #[test]
 fn pair_over_90_days_is_read_at_once() {
     let mut test = sqlite_store();
-    let mut transaction = test.store.begin().unwrap();
+    let mut transaction = test.begin().unwrap();
     let json = r#"{"version":1,"node":"a","entries":[{"name":"mesh+b","reflector":"b",
                    "target":"stamp://192.0.2.2","interval":"1min"}]}"#;
     let parts = |_| BTreeMap::from([(name("a"), json.to_owned())]);
@@ -144,7 +141,7 @@ fn pair_over_90_days_is_read_at_once() {
             statuses.push(reflector.status_with(status));
         }
         for (of, records) in [(&agent, &records), (&reflector, &statuses)] {
-            deliver_at(&mut *test.store, &of.node, &message(records), arrival_ns).unwrap();
+            deliver_at(&mut *test, &of.node, &message(records), arrival_ns).unwrap();
         }
     }
     let question = Query {
@@ -158,7 +155,7 @@ fn pair_over_90_days_is_read_at_once() {
         step_ns: Some(6 * HOUR),
     };
     let start = cpu_time();
-    let answer = query(&mut *test.store.begin_to_read().unwrap(), &question, NOW).unwrap();
+    let answer = query(&mut *test.begin_to_read().unwrap(), &question, NOW).unwrap();
     let took = cpu_time() - start;
     println!("pair over 90 days, {} rows: {took:?}", answer[0].rows.len());
     assert_eq!((answer[0].rows.len(), answer[0].total.counts.sent), (360, 90 * 24 * 60));

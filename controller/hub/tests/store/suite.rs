@@ -144,7 +144,7 @@ pub(crate) fn mesh_has_missing_stale_and_paused_streams(create: Create<'_>) {
         dwell_hub::mesh(&mut *store.begin_to_read().unwrap(), Window::Hour, now_ns).unwrap()
     };
     let now = agent.wall_ns() + FIVE_MINUTES;
-    let found = mesh(&mut *test.store, now);
+    let found = mesh(&mut *test, now);
     let figures = found.streams[0].figures.clone().unwrap();
     assert!(figures.is_current(now) && !figures.is_current(now + HOUR));
     // One probe per minute since the schedule was applied, 45 min before.
@@ -153,15 +153,15 @@ pub(crate) fn mesh_has_missing_stale_and_paused_streams(create: Create<'_>) {
     assert_eq!(found.paused.len(), 0);
     let status = Status { pause: Some(Pause::default()), ..Status::default() };
     let status = agent.status_with(status);
-    deliver(&mut *test.store, &agent.node, &message([&status])).unwrap();
+    deliver(&mut *test, &agent.node, &message([&status])).unwrap();
     // A second stream is in the schedule, and has no records yet.
-    let mut transaction = test.store.begin().unwrap();
+    let mut transaction = test.begin().unwrap();
     let json = r#"{"version":2,"node":"a","entries":[{"name":"mesh+c","reflector":"c",
                    "target":"icmp://192.0.2.3","interval":"1min"}]}"#;
     let parts = |_| BTreeMap::from([(name("a"), json.to_owned())]);
     transaction.add_schedule(now, "u@h", "", &parts).unwrap();
     transaction.commit().unwrap();
-    let found = mesh(&mut *test.store, now);
+    let found = mesh(&mut *test, now);
     let reflectors: Vec<_> = found
         .streams
         .iter()
@@ -169,7 +169,7 @@ pub(crate) fn mesh_has_missing_stale_and_paused_streams(create: Create<'_>) {
         .collect();
     assert_eq!(reflectors, [("b", true), ("c", false)]);
     assert!(found.paused.contains(&name("a")));
-    let later = mesh(&mut *test.store, now + 8 * DAY);
+    let later = mesh(&mut *test, now + 8 * DAY);
     assert_eq!((later.streams.len(), later.hidden), (1, 1));
 }
 

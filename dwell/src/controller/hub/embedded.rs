@@ -1,4 +1,4 @@
-//! `dwell hub --embedded`: one process that collects from devices over SSH.
+//! `dwell hub`: one process that collects from devices over SSH, receives by a bus, or both.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use dwell_bus::SharedStore;
 use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolLink};
 use dwell_hub::alert::recover;
 use dwell_hub::store::HubStore;
@@ -26,6 +27,7 @@ use dwell_units::Nanos;
 use super::super::data::{DataArgs, say_problem};
 use super::DatabaseArgs;
 use super::alerting::{self, KnownNodes};
+use super::bus::BusArgs;
 use super::faults;
 use super::now_ns;
 
@@ -57,7 +59,7 @@ const MAX_REASONS: usize = 3;
 #[derive(Debug, clap::Args)]
 pub(super) struct EmbeddedArgs {
     /// Collect results from the devices over SSH, in one process; for up to 100 nodes
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "nats")]
     embedded: bool,
 
     /// Time between collections from a device, at most 50s
@@ -107,7 +109,7 @@ fn keep(text: &str) -> Result<(Kept, u32), String> {
 
 /// Everything that the threads share.
 struct Shared {
-    store: Mutex<Box<dyn HubStore + Send>>,
+    store: SharedStore,
     binaries: NodeBinaries,
     rules: Rules,
     /// The data directory.
@@ -121,6 +123,7 @@ struct Shared {
 pub(super) fn run(
     args: &EmbeddedArgs,
     database: &DatabaseArgs,
+    bus: &BusArgs,
     data: &DataArgs,
 ) -> Result<Exit, Failure> {
     let mut retention = Retention::default();
@@ -150,7 +153,7 @@ pub(super) fn run(
         say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
     }
     let shared = Arc::new(Shared {
-        store: Mutex::new(store),
+        store: Arc::new(Mutex::new(store)),
         binaries: NodeBinaries::find(&program)?,
         rules,
         dir,
@@ -165,11 +168,15 @@ pub(super) fn run(
         recover(&mut stores[0], now_ns())?;
     }
     let alerting = alerting::start(stores, &known, &shared.stop);
+    let receiving = bus.start(data, rules, &shared.store, &shared.stop);
     let tags = args.tag.clone();
     let mut hub = Supervisor { shared, tags, known, collecting: BTreeMap::new() };
-    hub.run(&catalogue);
+    hub.run(args.embedded.then_some(&catalogue));
     for thread in alerting {
         let _ = thread.join();
+    }
+    if let Some(receiving) = receiving {
+        receiving.finish()?;
     }
     say("dwell: hub stopped");
     Ok(Exit::Measured)
@@ -192,21 +199,24 @@ struct Collecting {
 }
 
 impl Supervisor {
-    fn run(&mut self, catalogue: &Store) {
+    fn run(&mut self, catalogue: Option<&Store>) {
         let mut announced = false;
         let mut expired: Option<Instant> = None;
         while !self.shared.stop.load(Ordering::Relaxed) {
             // The catalogue may be locked for a moment; collection goes on.
-            if let Err(error) = self.follow_catalogue(catalogue) {
+            if let Some(Err(error)) = catalogue.map(|it| self.follow_catalogue(it)) {
                 say(&format!("dwell: devices are not read: {}", chain(&error)));
             }
             if !announced {
                 let (dir, count) = (self.shared.dir.display(), self.collecting.len());
-                let advice = match count {
-                    0 => "; add each node by `dwell device add NAME DESTINATION --address ADDRESS`",
-                    _ => "",
+                let devices = match count {
+                    _ if catalogue.is_none() => String::new(),
+                    0 => ", 0 devices; add each node by `dwell device add NAME DESTINATION \
+                          --address ADDRESS`"
+                        .to_owned(),
+                    count => format!(", {count} devices"),
                 };
-                say(&format!("dwell: hub started on {dir}, {count} devices{advice}"));
+                say(&format!("dwell: hub started on {dir}{devices}"));
                 announced = true;
             }
             if expired.is_none_or(|at| at.elapsed() >= EXPIRY_INTERVAL) {
@@ -405,7 +415,7 @@ fn simultaneous(shared: &Shared, node: &Name) -> Option<SimultaneousAgents> {
 /// What was said about a device.
 struct News<'a> {
     node: &'a Name,
-    store: &'a Mutex<Box<dyn HubStore + Send>>,
+    store: &'a Mutex<dyn HubStore + Send>,
     /// The last state.
     state: String,
     simultaneous: Option<SimultaneousAgents>,
@@ -416,7 +426,7 @@ struct News<'a> {
 }
 
 impl<'a> News<'a> {
-    fn new(node: &'a Name, store: &'a Mutex<Box<dyn HubStore + Send>>) -> Self {
+    fn new(node: &'a Name, store: &'a Mutex<dyn HubStore + Send>) -> Self {
         let state = String::new();
         Self { node, store, state, simultaneous: None, schedule: None, checked: None }
     }

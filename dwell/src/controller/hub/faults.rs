@@ -16,10 +16,7 @@ pub(super) fn clear(store: &mut dyn HubStore) -> Result<(), HubError> {
 }
 
 /// Makes a node known to the database, also before its first record.
-pub(super) fn add_node(
-    store: &Mutex<Box<dyn HubStore + Send>>,
-    node: &Name,
-) -> Result<(), HubError> {
+pub(super) fn add_node(store: &Mutex<dyn HubStore + Send>, node: &Name) -> Result<(), HubError> {
     let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
     let mut transaction = store.begin()?;
     transaction.add_nodes(std::slice::from_ref(node))?;
@@ -28,7 +25,7 @@ pub(super) fn add_node(
 
 /// Stores the fault of a node; `None` removes it.
 pub(super) fn set(
-    store: &Mutex<Box<dyn HubStore + Send>>,
+    store: &Mutex<dyn HubStore + Send>,
     node: &Name,
     fault: Option<&str>,
 ) -> Result<(), HubError> {

@@ -2,10 +2,14 @@
 
 mod alerting;
 mod alerts;
+mod bus;
 mod database;
 mod embedded;
 mod faults;
+mod keys;
 mod maintenance;
+mod nats_config;
+mod nats_files;
 mod nodes;
 mod samples;
 mod schedule;
@@ -30,6 +34,9 @@ pub(crate) struct Args {
     database: DatabaseArgs,
 
     #[command(flatten)]
+    bus: bus::BusArgs,
+
+    #[command(flatten)]
     data: DataArgs,
 }
 
@@ -45,6 +52,16 @@ enum HubCommand {
     Maintenance(maintenance::Args),
     /// Request samples of probes, and list those that are stored
     Samples(samples::Args),
+    /// Let a node connect to the bus with its key
+    Enroll(keys::EnrollArgs),
+    /// Replace the key of a node; both are valid for a while
+    Rotate(keys::RotateArgs),
+    /// Remove the keys of a node or a leaf server, and close its connections
+    Revoke(keys::RevokeArgs),
+    /// List the keys that nats-server accepts
+    Keys(keys::KeysArgs),
+    /// Write the configuration of nats-server: for the hub, or for the leaf server of a site
+    NatsConfig(Box<nats_config::Args>),
 }
 
 impl Args {
@@ -56,6 +73,11 @@ impl Args {
             Some(HubCommand::Alerts(args)) => args.data(),
             Some(HubCommand::Maintenance(args)) => &args.data,
             Some(HubCommand::Samples(args)) => args.data(),
+            Some(HubCommand::Enroll(args)) => &args.files.data,
+            Some(HubCommand::Rotate(args)) => &args.files.data,
+            Some(HubCommand::Revoke(args)) => &args.files.data,
+            Some(HubCommand::Keys(args)) => &args.files.data,
+            Some(HubCommand::NatsConfig(args)) => &args.files.data,
             None => &self.data,
         }
     }
@@ -70,7 +92,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Some(HubCommand::Alerts(args)) => alerts::run(args),
         Some(HubCommand::Maintenance(args)) => maintenance::run(args),
         Some(HubCommand::Samples(args)) => samples::run(args),
-        None => embedded::run(&args.embedded, &args.database, &args.data),
+        Some(HubCommand::Enroll(args)) => keys::enroll(args),
+        Some(HubCommand::Rotate(args)) => keys::rotate(args),
+        Some(HubCommand::Revoke(args)) => keys::revoke(args),
+        Some(HubCommand::Keys(args)) => keys::list(args),
+        Some(HubCommand::NatsConfig(args)) => nats_config::run(args),
+        None => embedded::run(&args.embedded, &args.database, &args.bus, &args.data),
     }
 }
 

@@ -1,0 +1,90 @@
+//! What a hub on a bus reports while it runs.
+
+use std::fmt;
+
+use dwell_rollup::Name;
+
+/// Something that an operator should know. The text of an event is one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusEvent {
+    /// The hub receives records.
+    Receiving {
+        /// URL of the server.
+        url: String,
+        /// Messages in the stream.
+        waiting: u64,
+    },
+    /// The hub cannot receive, and tries again.
+    Waiting(String),
+    /// The connection is lost; it is made again.
+    Disconnected,
+    /// The connection is there again.
+    Reconnected,
+    /// The server refuses something.
+    Refused(String),
+    /// The database failed. The messages are delivered again.
+    DatabaseFailed(String),
+    /// The database stores again.
+    DatabaseWorks,
+    /// Bad records of a node in one batch.
+    Bad {
+        /// The node.
+        node: Name,
+        /// Reason of the first one.
+        reason: String,
+        /// Number of records.
+        count: u64,
+    },
+    /// Records that are neither stored nor receipted now.
+    Deferred {
+        /// The node.
+        node: Name,
+        /// Number of records.
+        count: u64,
+    },
+    /// A message on a subject that belongs to no node; it is removed.
+    NoNode(String),
+    /// A schedule was sent to nodes.
+    Schedule {
+        /// Its version.
+        version: u64,
+        /// Number of nodes.
+        nodes: usize,
+    },
+}
+
+impl fmt::Display for BusEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Receiving { url, waiting } => {
+                write!(f, "receiving from {url}, {waiting} messages wait")
+            }
+            Self::Waiting(reason) => write!(f, "{reason}; trying again"),
+            Self::Disconnected => f.write_str("connection to nats-server lost; connecting again"),
+            Self::Reconnected => f.write_str("connected to nats-server again"),
+            Self::Refused(what) => write!(
+                f,
+                "nats-server: {what}; give the hub's key the permissions that `dwell hub nats-config` \
+                 writes, and reload the server"
+            ),
+            Self::DatabaseFailed(reason) => {
+                write!(f, "nothing is stored, and nodes keep their records: {reason}")
+            }
+            Self::DatabaseWorks => f.write_str("storing again"),
+            Self::Bad { node, reason, count } => {
+                write!(f, "{node}: {count} bad records, kept raw: {reason}")
+            }
+            Self::Deferred { node, count } => write!(
+                f,
+                "{node}: {count} records wait for later: its agent starts too often, or too many \
+                 records are missing"
+            ),
+            Self::NoNode(subject) => {
+                write!(f, "subject {subject} belongs to no node; its message is removed")
+            }
+            Self::Schedule { version, nodes } => {
+                write!(f, "schedule version {version} sent to {nodes} nodes")
+            }
+        }
+    }
+}

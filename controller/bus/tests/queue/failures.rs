@@ -1,0 +1,76 @@
+//! A database that fails, and a stream that is deleted or has other settings.
+
+use std::fs;
+
+use dwell_rollup::{Level, Record, Subject};
+use serde_json::json;
+
+use crate::bus::Bus;
+use crate::network::{Node, agent_of, wait_until};
+
+fn records(count: i64) -> Vec<Record> {
+    let mut agent = agent_of("a");
+    (0..count).map(|n| agent.rollup(Level::FiveMinutes, &[n + 1])).collect()
+}
+
+#[test]
+fn failed_database_makes_no_record_bad() {
+    let Some(bus) = Bus::new() else { return };
+    let hub = bus.start_hub();
+    let node = bus.node("a");
+    let mut pushed = node.subscribe(&bus, &Subject::Receipts.of(&node.name));
+    let records = records(2);
+    node.send(&bus, &records[..1]);
+    pushed.wait_for_receipts(&bus, &node, "1");
+    let db = rusqlite::Connection::open(bus.file("hub.sqlite")).unwrap();
+    db.execute_batch("ALTER TABLE nodes RENAME TO hidden").unwrap();
+    node.send(&bus, &records[1..]);
+    hub.wait_for("nothing is stored, and nodes keep their records");
+    db.execute_batch("ALTER TABLE hidden RENAME TO nodes").unwrap();
+    pushed.wait_for_receipts(&bus, &node, "1-2");
+    hub.wait_for("storing again");
+    bus.wait_for_counts("a", [2, 0, 0]);
+    hub.stop();
+}
+
+#[test]
+fn deleted_stream_is_created_again_and_loses_no_receipt() {
+    let Some(mut bus) = Bus::new() else { return };
+    let hub = bus.start_hub();
+    let seed = bus.enroll("a");
+    let node = Node::connect(&bus, "a", &seed, &bus.url()).unwrap();
+    node.send(&bus, &records(2)[..1]);
+    bus.wait_for_counts("a", [1, 0, 0]);
+    bus.kill_server();
+    hub.wait_for("connection to nats-server lost");
+    fs::remove_dir_all(bus.file("store")).unwrap();
+    bus.start_server();
+    hub.wait_for("connected to nats-server again");
+    wait_until("a new stream", || {
+        bus.jetstream("CONSUMER.INFO.DWELL.hub", &json!({}))["name"] == "hub"
+    });
+    let node = Node::connect(&bus, "a", &seed, &bus.url()).unwrap();
+    assert_eq!(node.receipts(&bus), "1");
+    node.send(&bus, &records(2));
+    bus.wait_for_counts("a", [2, 1, 0]);
+    hub.stop();
+}
+
+#[test]
+fn stream_with_other_settings_is_refused() {
+    let Some(bus) = Bus::new() else { return };
+    let config = json!({
+        "name": "DWELL", "subjects": ["dwell.up.*"], "retention": "limits", "storage": "file",
+        "discard": "old", "num_replicas": 1,
+    });
+    let created = bus.jetstream("STREAM.CREATE.DWELL", &config);
+    assert!(created["error"].is_null(), "{created}");
+    let error = bus.start_hub().error();
+    for part in [
+        "retention Limits instead of WorkQueue",
+        "discard Old instead of New",
+        "nats stream rm DWELL",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
