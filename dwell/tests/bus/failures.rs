@@ -25,7 +25,7 @@ fn records(count: i64) -> Vec<Record> {
 }
 
 #[test]
-fn hub_killed_between_commit_and_acknowledgement_doubles_nothing() {
+fn hub_killed_before_it_acknowledges_doubles_nothing() {
     let Some(mut bus) = Bus::new() else { return };
     bus.start_hub();
     shorten_ack_wait(&bus);
