@@ -262,11 +262,56 @@ _dwell() {
             dwell__subcmd__help__subcmd__device,show)
                 cmd="dwell__subcmd__help__subcmd__device__subcmd__show"
                 ;;
+            dwell__subcmd__help__subcmd__hub,alerts)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__alerts"
+                ;;
+            dwell__subcmd__help__subcmd__hub,enroll)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__enroll"
+                ;;
+            dwell__subcmd__help__subcmd__hub,keys)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__keys"
+                ;;
+            dwell__subcmd__help__subcmd__hub,maintenance)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__maintenance"
+                ;;
+            dwell__subcmd__help__subcmd__hub,nats-config)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__nats__subcmd__config"
+                ;;
             dwell__subcmd__help__subcmd__hub,nodes)
                 cmd="dwell__subcmd__help__subcmd__hub__subcmd__nodes"
                 ;;
+            dwell__subcmd__help__subcmd__hub,revoke)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__revoke"
+                ;;
+            dwell__subcmd__help__subcmd__hub,rotate)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__rotate"
+                ;;
+            dwell__subcmd__help__subcmd__hub,samples)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__samples"
+                ;;
             dwell__subcmd__help__subcmd__hub,schedule)
                 cmd="dwell__subcmd__help__subcmd__hub__subcmd__schedule"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__alerts,apply)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__apply"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__alerts,check)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__check"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__alerts,history)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__history"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__alerts,status)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__status"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__alerts,test)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__test"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__samples,list)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__samples__subcmd__list"
+                ;;
+            dwell__subcmd__help__subcmd__hub__subcmd__samples,request)
+                cmd="dwell__subcmd__help__subcmd__hub__subcmd__samples__subcmd__request"
                 ;;
             dwell__subcmd__help__subcmd__hub__subcmd__schedule,apply)
                 cmd="dwell__subcmd__help__subcmd__hub__subcmd__schedule__subcmd__apply"
@@ -310,23 +355,128 @@ _dwell() {
             dwell__subcmd__help__subcmd__serve,token)
                 cmd="dwell__subcmd__help__subcmd__serve__subcmd__token"
                 ;;
+            dwell__subcmd__hub,alerts)
+                cmd="dwell__subcmd__hub__subcmd__alerts"
+                ;;
+            dwell__subcmd__hub,enroll)
+                cmd="dwell__subcmd__hub__subcmd__enroll"
+                ;;
             dwell__subcmd__hub,help)
                 cmd="dwell__subcmd__hub__subcmd__help"
+                ;;
+            dwell__subcmd__hub,keys)
+                cmd="dwell__subcmd__hub__subcmd__keys"
+                ;;
+            dwell__subcmd__hub,maintenance)
+                cmd="dwell__subcmd__hub__subcmd__maintenance"
+                ;;
+            dwell__subcmd__hub,nats-config)
+                cmd="dwell__subcmd__hub__subcmd__nats__subcmd__config"
                 ;;
             dwell__subcmd__hub,nodes)
                 cmd="dwell__subcmd__hub__subcmd__nodes"
                 ;;
+            dwell__subcmd__hub,revoke)
+                cmd="dwell__subcmd__hub__subcmd__revoke"
+                ;;
+            dwell__subcmd__hub,rotate)
+                cmd="dwell__subcmd__hub__subcmd__rotate"
+                ;;
+            dwell__subcmd__hub,samples)
+                cmd="dwell__subcmd__hub__subcmd__samples"
+                ;;
             dwell__subcmd__hub,schedule)
                 cmd="dwell__subcmd__hub__subcmd__schedule"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts,apply)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__apply"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts,check)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__check"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts,help)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts,history)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__history"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts,status)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__status"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts,test)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__test"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts__subcmd__help,apply)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__apply"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts__subcmd__help,check)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__check"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts__subcmd__help,help)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts__subcmd__help,history)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__history"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts__subcmd__help,status)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__status"
+                ;;
+            dwell__subcmd__hub__subcmd__alerts__subcmd__help,test)
+                cmd="dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__test"
+                ;;
+            dwell__subcmd__hub__subcmd__help,alerts)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__alerts"
+                ;;
+            dwell__subcmd__hub__subcmd__help,enroll)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__enroll"
                 ;;
             dwell__subcmd__hub__subcmd__help,help)
                 cmd="dwell__subcmd__hub__subcmd__help__subcmd__help"
                 ;;
+            dwell__subcmd__hub__subcmd__help,keys)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__keys"
+                ;;
+            dwell__subcmd__hub__subcmd__help,maintenance)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__maintenance"
+                ;;
+            dwell__subcmd__hub__subcmd__help,nats-config)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__nats__subcmd__config"
+                ;;
             dwell__subcmd__hub__subcmd__help,nodes)
                 cmd="dwell__subcmd__hub__subcmd__help__subcmd__nodes"
                 ;;
+            dwell__subcmd__hub__subcmd__help,revoke)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__revoke"
+                ;;
+            dwell__subcmd__hub__subcmd__help,rotate)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__rotate"
+                ;;
+            dwell__subcmd__hub__subcmd__help,samples)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__samples"
+                ;;
             dwell__subcmd__hub__subcmd__help,schedule)
                 cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__alerts,apply)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__apply"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__alerts,check)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__check"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__alerts,history)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__history"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__alerts,status)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__status"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__alerts,test)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__test"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__samples,list)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__samples__subcmd__list"
+                ;;
+            dwell__subcmd__hub__subcmd__help__subcmd__samples,request)
+                cmd="dwell__subcmd__hub__subcmd__help__subcmd__samples__subcmd__request"
                 ;;
             dwell__subcmd__hub__subcmd__help__subcmd__schedule,apply)
                 cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__apply"
@@ -336,6 +486,24 @@ _dwell() {
                 ;;
             dwell__subcmd__hub__subcmd__help__subcmd__schedule,history)
                 cmd="dwell__subcmd__hub__subcmd__help__subcmd__schedule__subcmd__history"
+                ;;
+            dwell__subcmd__hub__subcmd__samples,help)
+                cmd="dwell__subcmd__hub__subcmd__samples__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__samples,list)
+                cmd="dwell__subcmd__hub__subcmd__samples__subcmd__list"
+                ;;
+            dwell__subcmd__hub__subcmd__samples,request)
+                cmd="dwell__subcmd__hub__subcmd__samples__subcmd__request"
+                ;;
+            dwell__subcmd__hub__subcmd__samples__subcmd__help,help)
+                cmd="dwell__subcmd__hub__subcmd__samples__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__hub__subcmd__samples__subcmd__help,list)
+                cmd="dwell__subcmd__hub__subcmd__samples__subcmd__help__subcmd__list"
+                ;;
+            dwell__subcmd__hub__subcmd__samples__subcmd__help,request)
+                cmd="dwell__subcmd__hub__subcmd__samples__subcmd__help__subcmd__request"
                 ;;
             dwell__subcmd__hub__subcmd__schedule,apply)
                 cmd="dwell__subcmd__hub__subcmd__schedule__subcmd__apply"
@@ -1214,8 +1382,148 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__hub)
-            opts="schedule nodes"
+            opts="schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__alerts)
+            opts="check apply history status test"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__alerts__subcmd__test)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__enroll)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__keys)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__maintenance)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__nats__subcmd__config)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1230,6 +1538,76 @@ _dwell() {
         dwell__subcmd__help__subcmd__hub__subcmd__nodes)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__rotate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__samples)
+            opts="request list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__samples__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__hub__subcmd__samples__subcmd__request)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1732,7 +2110,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__hub)
-            opts="-h --embedded --interval --keep --tag --accept-clock --data --help schedule nodes help"
+            opts="-h --embedded --interval --keep --tag --accept-clock --database --nats --nats-ca --nats-key --nats-size --data --help schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1750,6 +2128,282 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts)
+            opts="-h --help check apply history status test help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__apply)
+            opts="-h --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__check)
+            opts="-h --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help)
+            opts="check apply history status test help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__help__subcmd__test)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__history)
+            opts="-h --format --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "table json" -- "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__status)
+            opts="-h --format --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "table json" -- "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__alerts__subcmd__test)
+            opts="-h --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__enroll)
+            opts="-h --bus-config --nats-pid --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --bus-config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1762,8 +2416,106 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__hub__subcmd__help)
-            opts="schedule nodes help"
+            opts="schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__alerts)
+            opts="check apply history status test"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__alerts__subcmd__test)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__enroll)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1789,9 +2541,121 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__keys)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__maintenance)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__nats__subcmd__config)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__hub__subcmd__help__subcmd__nodes)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__rotate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__samples)
+            opts="request list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__samples__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__help__subcmd__samples__subcmd__request)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1859,13 +2723,325 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__hub__subcmd__nodes)
-            opts="-h --json --data --help"
+        dwell__subcmd__hub__subcmd__keys)
+            opts="-h --bus-config --nats-pid --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --bus-config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__maintenance)
+            opts="-h --for --reason --end --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__nats__subcmd__config)
+            opts="-h --listen --listen-leaf --tls-cert --tls-key --nats-size --leaf --nodes --remote --tls-ca --output --bus-config --nats-pid --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen-leaf)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --leaf)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remote)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bus-config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__nodes)
+            opts="-h --wait --json --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__revoke)
+            opts="-h --bus-config --nats-pid --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --bus-config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__rotate)
+            opts="-h --finish --bus-config --nats-pid --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --bus-config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples)
+            opts="-h --help request list help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples__subcmd__help)
+            opts="request list help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples__subcmd__help__subcmd__request)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples__subcmd__list)
+            opts="-h --format --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "table json" -- "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__hub__subcmd__samples__subcmd__request)
+            opts="-h --from --to --last --database --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --last)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1892,12 +3068,16 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__hub__subcmd__schedule__subcmd__apply)
-            opts="-h --json --data --help"
+            opts="-h --json --database --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1910,12 +3090,16 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__hub__subcmd__schedule__subcmd__check)
-            opts="-h --json --data --help"
+            opts="-h --json --database --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1998,12 +3182,16 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__hub__subcmd__schedule__subcmd__history)
-            opts="-h --json --data --help"
+            opts="-h --json --database --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2872,7 +4060,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__query)
-            opts="-h --metric --last --from --to --step --measure --protocol --format --data --help"
+            opts="-h --metric --last --from --to --step --measure --protocol --format --database --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2908,6 +4096,10 @@ _dwell() {
                     ;;
                 --format)
                     COMPREPLY=($(compgen -W "table csv json" -- "${cur}"))
+                    return 0
+                    ;;
+                --database)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --data)
@@ -3384,7 +4576,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__serve)
-            opts="-h --listen --host --tls-cert --tls-key --insecure-http --require-token --data --help token help"
+            opts="-h --listen --host --tls-cert --tls-key --insecure-http --require-token --database --data --help token help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3403,6 +4595,10 @@ _dwell() {
                     return 0
                     ;;
                 --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --database)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -527,6 +527,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_s
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l host -d 'Name by which browsers reach the server, besides localhost (repeatable)' -r
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l tls-cert -d 'Certificate for HTTPS, followed by those of its issuers (PEM)' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l tls-key -d 'Private key of the certificate (PEM); SIGHUP reads both again' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l database -d 'PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a password only in the environment [default: SQLite in the data directory]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l insecure-http -d 'Listen on an address that other machines can reach without TLS'
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and not __fish_seen_subcommand_from token help" -l require-token -d 'Demand a token on loopback, too, even before one exists'
@@ -537,29 +538,100 @@ complete -c dwell -n "__fish_dwell_using_subcommand serve; and __fish_seen_subco
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and __fish_seen_subcommand_from token" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and __fish_seen_subcommand_from help" -f -a "token" -d 'Print a new token once; only its SHA-256 is stored'
 complete -c dwell -n "__fish_dwell_using_subcommand serve; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l interval -d 'Time between collections from a device, at most 50s' -r
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l keep -d 'Days to keep rows of a resolution: 10s, 5m, 1h or 1d; may be repeated [default: 10s=3, 5m=90, 1h=800, 1d=3660]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l tag -d 'Collect from the devices with this tag; may be repeated [default: all devices]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l embedded -d 'Store results in SQLite and collect them from the devices over SSH, in one process; for up to 100 nodes'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -l accept-clock -d 'Accept the clock of this machine although it is more than 2 days from the hub\'s last time, as after a longer stop'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -f -a "schedule" -d 'Check, apply and list schedules: who measures whom, how and when'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -f -a "nodes" -d 'List the nodes that the hub knows, with what is wrong with them'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l interval -d 'Time between collections from a device, at most 50s' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l keep -d 'Days to keep samples, or rows of a resolution: samples, 10s, 5m, 1h or 1d; may be repeated [default: samples=90, 10s=3, 5m=90, 1h=800, 1d=3660]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l tag -d 'Collect from the devices with this tag; may be repeated [default: all devices]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l database -d 'PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a password only in the environment [default: SQLite in the data directory]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l nats -d 'Receive records from nats-server at this address, such as tls://hub.example.org:4222; always with TLS' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l nats-ca -d 'Certificates that verify nats-server, PEM [default: those of the system]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l nats-key -d 'Seed of the hub\'s key [default: nats/hub.nk in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l nats-size -d 'Size of the stream in which records wait for a hub [default: 4GiB; an existing one stays as it is]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l embedded -d 'Collect results from the devices over SSH, in one process; for up to 100 nodes'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -l accept-clock -d 'Accept the clock of this machine although it is more than 2 days from the hub\'s last time, as after a longer stop'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "schedule" -d 'Check, apply and list schedules: who measures whom, how and when'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "nodes" -d 'List the nodes that the hub knows, with what is wrong with them'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "alerts" -d 'Check, apply and test alert rules, and list alerts'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "maintenance" -d 'Suppress alerts about a node for some time'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "samples" -d 'Request samples of probes, and list those that are stored'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "enroll" -d 'Let a node connect to the bus with its key'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "rotate" -d 'Replace the key of a node; both are valid for a while'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "revoke" -d 'Remove the keys of a node or a leaf server, and close its connections'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "keys" -d 'List the keys that nats-server accepts'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "nats-config" -d 'Write the configuration of nats-server: for the hub, or for the leaf server of a site'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and not __fish_seen_subcommand_from schedule nodes alerts maintenance samples enroll rotate revoke keys nats-config help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from schedule" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from schedule" -f -a "check" -d 'Show what a schedule costs each node, without applying it'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from schedule" -f -a "apply" -d 'Show what a schedule costs each node, and apply it'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from schedule" -f -a "history" -d 'List the applied schedules'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from schedule" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nodes" -l wait -d 'Wait at most this long until each device has delivered records and follows the newest schedule; exit code 1 if one does not' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nodes" -l database -d 'PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a password only in the environment [default: SQLite in the data directory]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nodes" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nodes" -l json -d 'Print the list as one JSON object (dwell.hub-nodes/1)'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nodes" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -f -a "check" -d 'Show what alert rules watch, without applying them'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -f -a "apply" -d 'Show what alert rules watch, and apply them'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -f -a "history" -d 'List alerts that fired and cleared, with the receivers that were notified'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -f -a "status" -d 'List alerts that are firing or pending, undelivered messages and maintenance'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -f -a "test" -d 'Send a message to a receiver of the applied rules'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from alerts" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from maintenance" -l for -d 'Time from now, like 2h; at most 2160h' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from maintenance" -l reason -d 'Reason, for other people' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from maintenance" -l database -d 'PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a password only in the environment [default: SQLite in the data directory]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from maintenance" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from maintenance" -l end -d 'End the maintenance now'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from maintenance" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from samples" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from samples" -f -a "request" -d 'Request the samples of a pair in a span'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from samples" -f -a "list" -d 'List requests for samples, and the files of samples'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from samples" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from enroll" -l bus-config -d 'File of accepted keys, which the configuration of nats-server includes [default: nats/keys.conf in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from enroll" -l nats-pid -d 'File with the process id of nats-server, to make it read its keys again [default: nats/nats-server.pid in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from enroll" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from enroll" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from rotate" -l bus-config -d 'File of accepted keys, which the configuration of nats-server includes [default: nats/keys.conf in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from rotate" -l nats-pid -d 'File with the process id of nats-server, to make it read its keys again [default: nats/nats-server.pid in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from rotate" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from rotate" -l finish -d 'Remove the old key, when the node uses the new one'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from rotate" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from revoke" -l bus-config -d 'File of accepted keys, which the configuration of nats-server includes [default: nats/keys.conf in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from revoke" -l nats-pid -d 'File with the process id of nats-server, to make it read its keys again [default: nats/nats-server.pid in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from revoke" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -l bus-config -d 'File of accepted keys, which the configuration of nats-server includes [default: nats/keys.conf in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -l nats-pid -d 'File with the process id of nats-server, to make it read its keys again [default: nats/nats-server.pid in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l listen -d 'Address and port for hubs and nodes' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l listen-leaf -d 'Address and port for leaf servers of sites [default: none may connect]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l tls-cert -d 'Certificate chain of the server, PEM' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l tls-key -d 'Private key of the certificate, PEM' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l nats-size -d 'Size of the stream in which records wait for a hub' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l leaf -d 'Write the configuration of a leaf server for this site instead' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l nodes -d 'Nodes of the site [default: those of its last configuration]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l remote -d 'Leaf address of the hub\'s server, such as tls://hub.example.org:7422' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l tls-ca -d 'Certificates by which the leaf server verifies the hub\'s server, PEM [default: those of the system]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l output -d 'Directory for the configuration [default: nats, or nats/leaf-SITE, in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l bus-config -d 'File of accepted keys, which the configuration of nats-server includes [default: nats/keys.conf in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l nats-pid -d 'File with the process id of nats-server, to make it read its keys again [default: nats/nats-server.pid in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "schedule" -d 'Check, apply and list schedules: who measures whom, how and when'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "nodes" -d 'List the nodes that the hub knows, with what is wrong with them'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "alerts" -d 'Check, apply and test alert rules, and list alerts'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "maintenance" -d 'Suppress alerts about a node for some time'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "samples" -d 'Request samples of probes, and list those that are stored'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "enroll" -d 'Let a node connect to the bus with its key'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "rotate" -d 'Replace the key of a node; both are valid for a while'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Remove the keys of a node or a leaf server, and close its connections'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "keys" -d 'List the keys that nats-server accepts'
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "nats-config" -d 'Write the configuration of nats-server: for the hub, or for the leaf server of a site'
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand query" -l metric -d 'Delay' -r
-complete -c dwell -n "__fish_dwell_using_subcommand query" -l last -d 'Range that ends now, like 24h or 30d' -r
+complete -c dwell -n "__fish_dwell_using_subcommand query" -l last -d 'Range that ends now, like 24h or 30d [default: 24h, or 10m until the hub has rows for 24h]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand query" -l from -d 'Start of the range: a date or a time in UTC, like 2026-11-26 or 2026-11-26T08:00Z' -r
 complete -c dwell -n "__fish_dwell_using_subcommand query" -l to -d 'End of the range [default: now]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand query" -l step -d 'Length of a row, a multiple of 10s [default: by the length of the range]' -r
@@ -568,6 +640,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand query" -l protocol -d 'Only 
 complete -c dwell -n "__fish_dwell_using_subcommand query" -l format -d 'Form of the answer' -r -f -a "table\t'A table for people'
 csv\t'Comma-separated values, one row per stream and step'
 json\t'One JSON object (dwell.query/1)'"
+complete -c dwell -n "__fish_dwell_using_subcommand query" -l database -d 'PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a password only in the environment [default: SQLite in the data directory]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand query" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand query" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand completions" -s h -l help -d 'Print help'
@@ -621,3 +694,11 @@ complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from serve" -f -a "token" -d 'Print a new token once; only its SHA-256 is stored'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "schedule" -d 'Check, apply and list schedules: who measures whom, how and when'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "nodes" -d 'List the nodes that the hub knows, with what is wrong with them'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "alerts" -d 'Check, apply and test alert rules, and list alerts'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "maintenance" -d 'Suppress alerts about a node for some time'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "samples" -d 'Request samples of probes, and list those that are stored'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "enroll" -d 'Let a node connect to the bus with its key'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "rotate" -d 'Replace the key of a node; both are valid for a while'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "revoke" -d 'Remove the keys of a node or a leaf server, and close its connections'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "keys" -d 'List the keys that nats-server accepts'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from hub" -f -a "nats-config" -d 'Write the configuration of nats-server: for the hub, or for the leaf server of a site'

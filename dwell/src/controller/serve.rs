@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_server::{AccessConfig, Config, Exposure, HubSource, Missing, ServeError, TlsFiles};
+use dwell_server::{AccessConfig, Config, Exposure, Missing, ServeError, TlsFiles};
 
 use super::data::DataArgs;
+use super::hub::DatabaseArgs;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Demand a token on loopback, too, even before one exists
     #[arg(long)]
     require_token: bool,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -124,7 +128,7 @@ fn serve(args: &Args) -> Result<Exit, Failure> {
         say("only requests to localhost are answered: add --host NAME for other names");
     }
     let access = AccessConfig { hosts: args.host.clone(), tls, require_token: args.require_token };
-    let hub = HubSource::sqlite(data.clone());
+    let hub = args.database.source(&args.data)?;
     let config = Config { data: data.clone(), hub, program, access, log: say };
     dwell_server::serve(config, listener).map_err(anyhow::Error::from)?;
     Ok(Exit::Measured)

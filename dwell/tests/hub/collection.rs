@@ -100,9 +100,11 @@ impl AgentLab {
         });
         let listed = self.samples();
         assert_matches_schema("dwell.hub-samples", &listed);
-        let states: Vec<_> =
-            listed["requests"].as_array().unwrap().iter().map(|it| it["state"].clone()).collect();
-        assert_eq!(states, [json!("pending"), json!("complete")]);
+        wait_until("the end of the request that nothing answers", || {
+            let requests = self.samples()["requests"].as_array().unwrap().clone();
+            let states: Vec<_> = requests.iter().map(|it| it["state"].clone()).collect();
+            states == [json!("pending"), json!("complete")]
+        });
         let file = &listed["files"][0];
         assert_eq!((&file["sender"], &file["reflector"]), (&json!("d1"), &json!("d2")));
         assert!(fs::read(file["path"].as_str().unwrap()).unwrap().starts_with(b"PAR1"));
@@ -111,7 +113,7 @@ impl AgentLab {
         wait_until("receipts of samples on the node", || left.exists());
         assert_eq!(self.node("d1")["missing"], json!(0));
         let table = stdout(&sandbox.dwell(&["hub", "samples", "list"]));
-        assert!(table.contains("pending") && table.contains("d1:d2   mesh"), "{table}");
+        assert!(table.contains("pending") && table.contains("d1:d2  mesh"), "{table}");
     }
 
     /// The receipts that the hub left on a device, by incarnation.

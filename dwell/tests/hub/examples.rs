@@ -111,7 +111,7 @@ fn query_examples_work_as_typed() {
     let printed: Vec<String> = printed.collect();
     // One row of 290 delays, 9 of 300 probes lost; 200 samples, 20 of them lost.
     for (example, expected) in
-        [(1, "290"), (2, "290"), (3, "mesh"), (3, "0.03"), (5, "mesh+paris"), (6, "180.0")]
+        [(1, "290"), (2, "290"), (3, "mesh"), (3, "0.03"), (5, "mesh+paris"), (6, "1.800000e+02")]
     {
         assert!(printed[example].contains(expected), "{example}: {}", printed[example]);
     }

@@ -16,6 +16,9 @@ use crate::schema::assert_matches_schema;
 
 const NODES: [&str; 5] = ["berlin", "lyon", "oslo", "porto", "turin"];
 
+/// Number of pairs that the nodes measure.
+const PAIRS: usize = NODES.len() * (NODES.len() - 1);
+
 /// Time limit of a block.
 const BLOCK_TIMEOUT: &str = "90";
 
@@ -107,6 +110,13 @@ impl Reader {
         object(&output)["streams"][0]["rows"].as_array().unwrap().clone()
     }
 
+    /// Number of pairs with rows.
+    fn pairs(&self) -> usize {
+        let data = self.work.join("dwell-data");
+        let output = self.lab.sandbox.command(&["query"]).env("DWELL_DATA", data).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().matches(" mesh ").count()
+    }
+
     /// Waits for a row with as many probes, in place of a `sleep` of the guide.
     fn wait_for_row(&self, probes: u64) {
         let has_row =
@@ -168,9 +178,10 @@ fn guide_leads_to_a_mesh_of_five_agents() {
     let (before, after) = without_sleep(ask);
     assert_eq!(before, "");
     reader.wait_for_row(5);
+    wait_until("rows of all pairs", || reader.pairs() == PAIRS);
     let asked = reader.types(&after);
     // Each node measures each other one.
-    assert_eq!(asked.matches(" mesh ").count(), NODES.len() * (NODES.len() - 1) + 1, "{asked}");
+    assert_eq!(asked.matches(" mesh ").count(), PAIRS + 1, "{asked}");
     assert!(asked.contains("berlin:lyon  mesh  stamp  rtt_ns"), "{asked}");
     let table = asked.lines().skip_while(|line| !line.starts_with("berlin:lyon  mesh  stamp"));
     assert!((4..10).contains(&table.count()), "only rows since the start: {asked}");
@@ -183,7 +194,7 @@ fn guide_leads_to_a_mesh_of_five_agents() {
     let (before, after) = without_sleep(change);
     let changed = reader.types(&before);
     assert!(changed.contains("applied as version 2"), "{changed}");
-    reader.wait_for_row(98);
+    reader.wait_for_row(100);
     reader.types(&after);
     let rows = reader.rows();
     let p99 = rows.iter().map(|row| &row["delays"]["percentiles"]["p99"]["high_ns"]);

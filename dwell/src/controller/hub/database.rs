@@ -3,6 +3,7 @@
 use dwell_hub::store::HubStore;
 use dwell_hub::{HubError, PostgresStore, SqliteStore};
 use dwell_node_cli::Failure;
+use dwell_server::HubSource;
 
 use super::super::data::DataArgs;
 
@@ -52,6 +53,16 @@ impl DatabaseArgs {
             Err(HubError::Missing(_)) => Ok(None),
             Err(error) => Err(failure(error)),
         }
+    }
+
+    /// Returns how pages read the database.
+    pub(in super::super) fn source(&self, data: &DataArgs) -> Result<HubSource, Failure> {
+        let Some(url) = self.url()?.map(str::to_owned) else {
+            return Ok(HubSource::sqlite(data.data.clone()));
+        };
+        Ok(HubSource::new(move || {
+            Ok(Box::new(PostgresStore::open_to_read(&url, password().as_deref())?))
+        }))
     }
 
     fn read(&self, data: &DataArgs) -> Result<Result<Box<dyn HubStore + Send>, HubError>, Failure> {
