@@ -124,6 +124,9 @@ impl Default for Retention {
     }
 }
 
+/// Longest time for which rows are kept: a century.
+const MAX_DAYS: u32 = 36_600;
+
 impl Retention {
     /// Sets the days of a resolution.
     pub fn set(&mut self, resolution: Resolution, days: u32) {
@@ -138,7 +141,7 @@ impl Retention {
     /// Checks that coarser rows are kept at least as long as those from which they are computed.
     ///
     /// # Errors
-    /// A coarser resolution is kept for fewer days, or one is kept for less than a day.
+    /// A coarser resolution is kept for fewer days, or one is kept for less than a day or more than a century.
     pub fn check(&self) -> Result<(), String> {
         for pair in Resolution::ALL.windows(2) {
             let [fine, coarse] = [self.days(pair[0]), self.days(pair[1])];
@@ -153,12 +156,15 @@ impl Retention {
         if self.days[0] == 0 {
             return Err("rows must be kept for at least 1 day".to_owned());
         }
+        if self.days.iter().any(|days| *days > MAX_DAYS) {
+            return Err(format!("rows can be kept for at most {MAX_DAYS} days"));
+        }
         Ok(())
     }
 
     /// Returns the time before which partitions of a resolution are dropped.
     pub const fn horizon_ns(&self, resolution: Resolution, now_ns: i64) -> i64 {
-        now_ns.saturating_sub(self.days(resolution) as i64 * DAY_NS)
+        now_ns.saturating_sub((self.days(resolution) as i64).saturating_mul(DAY_NS))
     }
 }
 
@@ -256,5 +262,8 @@ mod tests {
         assert!(retention.check().unwrap_err().contains("5m rows are kept for 900 days"));
         let none = Retention { days: [0, 1, 1, 1] };
         assert!(none.check().unwrap_err().contains("1 day"));
+        let endless = Retention { days: [1, 1, 1, u32::MAX] };
+        assert!(endless.check().unwrap_err().contains("at most 36600 days"));
+        assert!(endless.horizon_ns(Resolution::Day, DAY_NS) < 0, "nothing has expired");
     }
 }

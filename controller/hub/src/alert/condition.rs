@@ -143,7 +143,7 @@ impl Span {
     fn parse(text: &str) -> Result<Self, String> {
         let ns = time(text)?;
         let unit = if ns < COARSE_NS { 10 * SECOND_NS } else { 300 * SECOND_NS };
-        if ns < 10 * SECOND_NS || ns > MAX_TIME_NS || ns % unit != 0 {
+        if !(10 * SECOND_NS..=MAX_TIME_NS).contains(&ns) || ns % unit != 0 {
             return Err(format!(
                 "'{text}' must be from 10s to 24h: below 30m a multiple of 10s, beyond of 5m"
             ));

@@ -123,7 +123,7 @@ fn pair_over_90_days_is_read_at_once() {
         let mut statuses = Vec::new();
         for interval in 0..24 * STATUSES_PER_HOUR {
             // One row of 5 min is an hour row.
-            if interval % STATUSES_PER_HOUR == 0 {
+            if (interval * interval_ns) % HOUR == 0 {
                 records.push(agent.rollup(Level::FiveMinutes, &delays));
                 agent.wait(interval_ns - FIVE_MINUTES);
             } else {

@@ -40,7 +40,7 @@ impl DatabaseArgs {
         &self,
         data: &DataArgs,
     ) -> Result<Box<dyn HubStore + Send>, Failure> {
-        Ok(self.read(data)?.map_err(failure)?)
+        self.read(data)?.map_err(failure)
     }
 
     /// Opens the database for reading; `None` if it does not exist yet.
