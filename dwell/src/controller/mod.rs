@@ -89,6 +89,15 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     ("hub schedule check", ["hub schedule check mesh.toml", "hub schedule check mesh.toml --json"]),
     ("hub schedule apply", ["hub schedule apply mesh.toml", "hub schedule apply - < mesh.toml"]),
     ("hub schedule history", ["hub schedule history", "hub schedule history 3"]),
+    ("hub samples", ["hub samples request berlin:paris --last 1h", "hub samples list"]),
+    (
+        "hub samples request",
+        [
+            "hub samples request berlin:paris --last 1h",
+            "hub samples request berlin:paris --from 2026-11-26T08:00Z --to 2026-11-26T09:00Z",
+        ],
+    ),
+    ("hub samples list", ["hub samples list", "hub samples list --format json"]),
     ("hub nodes", ["hub nodes", "hub nodes --json"]),
     ("hub alerts", ["hub alerts check alerts.toml", "hub alerts status"]),
     ("hub alerts check", ["hub alerts check alerts.toml", "hub alerts check - < alerts.toml"]),
@@ -104,7 +113,7 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         "hub enroll",
         [
             "hub enroll berlin UCZECXXJZLVQXNPQ4BUJ2JJ4RRSWMFLSYXNOZ3SMDZRGYXNQZNE7KMCL",
-            "hub enroll berlin UCZECXXJZLVQXNPQ4BUJ2JJ4RRSWMFLSYXNOZ3SMDZRGYXNQZNE7KMCL --bus-config /etc/nats/keys.conf",
+            "hub enroll lyon UCZECXXJZLVQXNPQ4BUJ2JJ4RRSWMFLSYXNOZ3SMDZRGYXNQZNE7KMCL --data hub",
         ],
     ),
     (
@@ -120,8 +129,7 @@ pub(crate) const EXAMPLES: &[Examples] = &[
         "hub nats-config",
         [
             "hub nats-config --tls-cert cert.pem --tls-key key.pem --listen-leaf 0.0.0.0:7422",
-            "hub nats-config --leaf roof --nodes berlin,paris --remote tls://hub.example.org:7422 \
-             --tls-cert cert.pem --tls-key key.pem --tls-ca ca.pem",
+            "hub nats-config --leaf roof --remote tls://hub:7422 --tls-cert c.pem --tls-key k.pem",
         ],
     ),
     (
