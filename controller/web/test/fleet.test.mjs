@@ -81,6 +81,8 @@ test("the mesh leads to a pair without JavaScript, and its states differ without
   assert.equal(sticky, "sticky");
   await page.locator('.mesh a[href^="/mesh/a/b"]').click();
   await page.getByRole("heading", { level: 1, name: "a to b" }).waitFor();
+  await page.getByRole("link", { name: "24 h" }).click();
+  await page.waitForURL(/range=24h/);
   await page.locator("details.data summary").first().click();
   assert.ok((await page.locator("details.data tbody tr").count()) > 200);
   await page.getByRole("link", { name: "7 days" }).click();

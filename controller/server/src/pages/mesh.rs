@@ -426,7 +426,7 @@ mod tests {
     fn colours_follow_the_logarithm_of_delays() {
         let scale = Scale::new(&view("p50"), vec![1e6, 2e6, 64e6]);
         let colours = [0.5e6, 1e6, 3e6, 40e6, 64e6, 900e6].map(|ns| scale.colour(ns));
-        assert_eq!(colours, [0, 0, 2, 5, 5, 5]);
+        assert_eq!(colours, [0, 0, 1, 5, 5, 5]);
         let legend = scale.legend();
         assert_eq!((legend.len(), legend[0].1.as_str()), (COLOURS, "up to 2 ms"));
         assert_eq!(legend[5].1, "above 32 ms");
