@@ -69,7 +69,8 @@ impl Drop for Killed {
 
 #[test]
 fn mail_server_receives_plain_text() {
-    let python = || Command::new("python3");
+    // The package belongs to the Python of the distribution.
+    let python = || Command::new("/usr/bin/python3");
     let found = python().args(["-c", "import aiosmtpd"]).output();
     if !found.is_ok_and(|found| found.status.success()) {
         println!("SKIP mail_server_receives_plain_text: python3-aiosmtpd is not installed");

@@ -85,7 +85,8 @@ struct MailServer {
 impl MailServer {
     /// Starts the server; `None` if it is not installed.
     fn start(sandbox: &Sandbox, options: &[&str]) -> Option<Self> {
-        let python = || Command::new("python3");
+        // The package belongs to the Python of the distribution.
+        let python = || Command::new("/usr/bin/python3");
         let found = python().args(["-c", "import aiosmtpd"]).output().ok()?.status.success();
         if !found {
             skip("python3-aiosmtpd is not installed");

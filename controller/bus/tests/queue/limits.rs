@@ -46,10 +46,11 @@ fn acknowledgements_cannot_be_sent_to_other_subjects() {
         thief.post(&bus, &up, Some(&format!("$JS.API.{api}")), "x");
     }
     wait_until("all messages in the stream", || bus.waiting() == 4);
+    let mut down = victim.subscribe(&bus, "dwell.down.victim.>");
     let hub = bus.start_hub();
     bus.wait_for_counts("victim", [1, 0, 0]);
+    down.wait_for_receipts(&bus, &victim, "1");
     // The hub answers to the node that asks, and to no other subject.
-    let mut down = victim.subscribe(&bus, "dwell.down.victim.>");
     let mut inbox = victim.subscribe(&bus, &format!("{}.>", inbox_prefix(&victim.name)));
     let question = r#"{"node":"thief","incarnations":[],"schedule_version":null}"#;
     for reply in ["dwell.down.victim.receipts", "_INBOX.victim.x", "_INBOX.thiefx"] {
