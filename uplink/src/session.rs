@@ -35,6 +35,10 @@ const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for an answer of a hub.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Mean interval between questions without a reason. A schedule that was sent while a leaf server had no
+/// connection to the hub's arrives by the answer.
+const REGULAR_ASK_INTERVAL: Duration = Duration::from_secs(300);
+
 /// Minimum interval between questions.
 const MIN_ASK_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -107,10 +111,14 @@ struct Session<'a> {
     /// Whether the first question has ended: then receipts are known as far as possible.
     may_publish: bool,
     next_ask: Instant,
+    /// When a question is due without a reason.
+    regular_ask: Instant,
     ask_backoff: Backoff,
     /// Time before which nothing is published.
     pause_until: Option<Instant>,
     publish_backoff: Backoff,
+    /// Whether the last message was refused. Then what hubs sent may be lost, too.
+    was_refused: bool,
     /// Whether the server refuses messages of this node; a refused message has no acknowledgement.
     is_forbidden: bool,
     /// Whether the agent belongs to another node.
@@ -133,9 +141,11 @@ pub(crate) async fn run(uplink: &mut Uplink, connection: Connection, stop: &mut 
         was_answered: false,
         may_publish: false,
         next_ask: now,
+        regular_ask: now,
         ask_backoff: Backoff::default(),
         pause_until: None,
         publish_backoff: Backoff::default(),
+        was_refused: false,
         is_forbidden: false,
         is_other_node: false,
         next_node_check: now,
@@ -209,7 +219,8 @@ impl Session<'_> {
             self.next_node_check = now + NODE_INTERVAL;
             self.check_node();
         }
-        let is_due = !self.was_answered || self.uplink.outbox.has_overdue(now);
+        let is_due =
+            !self.was_answered || now >= self.regular_ask || self.uplink.outbox.has_overdue(now);
         let may_ask = self.is_connected && !self.is_other_node && !self.is_asking;
         if is_due && may_ask && now >= self.next_ask {
             self.ask();
@@ -333,9 +344,13 @@ impl Session<'_> {
                 self.uplink.bytes += len as u64;
                 self.publish_backoff.reset();
                 self.is_forbidden = false;
+                if std::mem::take(&mut self.was_refused) {
+                    self.regular_ask = now;
+                }
             }
             Done::Published(id, _, Err(refusal)) => {
                 self.uplink.outbox.refuse(id);
+                self.was_refused = true;
                 self.pause(now);
                 self.report_refusal(&refusal);
             }
@@ -349,6 +364,7 @@ impl Session<'_> {
                         self.ask_backoff.reset();
                         let jitter = rand::rng().random_range(1.0..2.0);
                         self.next_ask = now + MIN_ASK_INTERVAL.mul_f64(jitter);
+                        self.regular_ask = now + REGULAR_ASK_INTERVAL.mul_f64(jitter / 1.5);
                         self.uplink.outbox.repeat_overdue(now);
                         self.is_drained = false;
                     }

@@ -12,6 +12,7 @@ use dwell_rollup::{
     RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE, SpoolCursor, UPLINK_LOCK_FILE,
     level_dir, select_records,
 };
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 /// Levels that are shipped, the most important first. Samples stay on the node.
@@ -20,6 +21,10 @@ pub(crate) const SHIPPED_LEVELS: [Level; 2] = [Level::FiveMinutes, Level::TenSec
 /// Length of a message in bytes, unless a single record is longer. It bounds the memory of messages in
 /// flight.
 pub(crate) const MESSAGE_LEN: usize = 128 << 10;
+
+/// Flags of open(2) for files in the spool, which members of the agent's group may replace: follow no
+/// symbolic link, and do not wait for the other end of a FIFO.
+const OPEN_FLAGS: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()) as i32;
 
 /// Maximum length of the status of an agent in bytes.
 const MAX_STATUS_LEN: usize = 1 << 20;
@@ -54,7 +59,8 @@ impl Spool {
         let cannot = || format!("cannot use spool {}", dir.display());
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o660);
-        let lock = options.open(dir.join(UPLINK_LOCK_FILE)).with_context(cannot)?;
+        let lock = options.custom_flags(OPEN_FLAGS);
+        let lock = lock.open(dir.join(UPLINK_LOCK_FILE)).with_context(cannot)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -103,7 +109,8 @@ impl Spool {
 
     /// Appends records without a receipt to a message of about [`MESSAGE_LEN`] bytes: those of a level
     /// between two positions, without limits those of the whole level. A file that the agent deletes at
-    /// the same time is skipped.
+    /// the same time is skipped. A position beyond all files is of a spool that was deleted: then reading
+    /// starts anew.
     pub(crate) fn read(
         &mut self,
         level: Level,
@@ -111,9 +118,13 @@ impl Spool {
         until: Option<SpoolCursor>,
         message: &mut Vec<u8>,
     ) -> io::Result<Reached> {
+        let files = self.record_files(level)?;
+        let is_reachable =
+            |from: &SpoolCursor| files.last().is_none_or(|newest| *newest >= from.file);
+        let from = from.filter(|from| until.is_some() || is_reachable(from));
         let mut reached = Reached { next: from, has_more: false };
         let mut receipts: Option<(Incarnation, RangeSet)> = None;
-        for file in self.record_files(level)? {
+        for file in files {
             let mut offset = match from {
                 Some(from) if file < from.file => continue,
                 Some(from) if file == from.file => from.offset,
@@ -125,7 +136,7 @@ impl Spool {
                 _ => u64::MAX,
             };
             let path = self.dir.join(level_dir(level)).join(file.to_string());
-            let mut handle = match File::open(path) {
+            let mut handle = match open_plain(&path) {
                 Ok(handle) => handle,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
@@ -208,9 +219,19 @@ impl Spool {
     }
 }
 
+/// Opens a regular file to read it.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OPEN_FLAGS).open(path)?;
+    if !file.metadata()?.is_file() {
+        let reason = format!("{} is not a regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    Ok(file)
+}
+
 /// Reads a small file; `None` if it does not exist.
 fn read_small(path: &Path, max_len: usize) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
+    let file = match open_plain(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),

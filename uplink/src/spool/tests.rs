@@ -117,8 +117,10 @@ fn record_that_the_agent_is_writing_follows_later() {
     spool.read(level, reached.next, until, &mut message).unwrap();
     assert!(message.is_empty(), "the limit is before the record");
     fs::remove_file(dir.path().join(level_dir(level)).join(next.to_string())).unwrap();
+    // Only older files are left, as in a spool that was created anew: they are read again.
     let again = spool.read(level, Some(SpoolCursor { file: next, offset: 7 }), None, &mut message);
-    assert_eq!(again.unwrap().next.map(|next| next.offset), Some(7));
+    assert_eq!(again.unwrap().next.map(|next| next.offset), Some(records.len() as u64));
+    assert_eq!(message, records);
 }
 
 #[test]
@@ -139,6 +141,43 @@ fn receipts_are_added_and_records_left_out() {
     // Damaged receipts cost a repetition, nothing else.
     fs::write(&path, [0xff, 0, 1]).unwrap();
     assert_eq!(read_all(&mut spool, level), [vec![1, 2, 3, 4, 5, 6]]);
+}
+
+#[test]
+fn spool_that_was_created_anew_is_read_from_its_start() {
+    let dir = directory();
+    let level = Level::TenSeconds;
+    write(&dir, level, 5, 1, &record(5, 1, 10));
+    let mut spool = Spool::open(dir.path()).unwrap();
+    let mut message = Vec::new();
+    let reached = spool.read(level, None, None, &mut message).unwrap();
+    fs::remove_dir_all(dir.path().join(level_dir(level))).unwrap();
+    fs::create_dir_all(dir.path().join(level_dir(level))).unwrap();
+    let kept = spool.read(level, reached.next, None, &mut Vec::new()).unwrap();
+    assert_eq!(kept.next, reached.next, "its files may still come");
+    let anew = record(1, 1, 10);
+    write(&dir, level, 1, 1, &anew);
+    message.clear();
+    let reached = spool.read(level, kept.next, None, &mut message).unwrap();
+    assert_eq!(message, anew);
+    message.clear();
+    spool.read(level, reached.next, None, &mut message).unwrap();
+    assert!(message.is_empty(), "it was read");
+}
+
+#[test]
+fn links_and_fifos_in_the_spool_are_refused() {
+    let dir = directory();
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "{\"node\":\"n1\"}").unwrap();
+    let spool = Spool::open(dir.path()).unwrap();
+    let status = dir.path().join(STATUS_FILE);
+    std::os::unix::fs::symlink(&secret, &status).unwrap();
+    assert!(spool.node().is_err());
+    fs::remove_file(&status).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&status).status().unwrap();
+    assert!(made.success());
+    assert!(spool.node().unwrap_err().to_string().contains("not a regular file"));
 }
 
 #[test]
