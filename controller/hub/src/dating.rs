@@ -4,7 +4,7 @@ use crate::period::{DAY_NS, SECOND_NS};
 use crate::spans::TimeSpan;
 
 /// Maximum age of a record at its arrival.
-const MAX_AGE_NS: i64 = 15 * DAY_NS;
+pub(crate) const MAX_AGE_NS: i64 = 15 * DAY_NS;
 
 /// Maximum time by which a node's clock may be ahead of the hub's.
 const MAX_LEAD_NS: i64 = 300 * SECOND_NS;

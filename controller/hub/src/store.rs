@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use dwell_rollup::{BootId, Incarnation, Name, Status, Stream};
 
-use crate::dating::ClockPairing;
+use crate::dating::{ClockPairing, MAX_AGE_NS};
 use crate::error::HubError;
 use crate::incarnation::{IncarnationState, Source};
 use crate::period::{Horizons, Partition, Resolution};
@@ -97,6 +97,9 @@ pub struct StoredStatus {
     pub status: Status,
 }
 
+/// Maximum number of pauses in a status that count, more than an agent writes.
+const MAX_PAUSES: usize = 200;
+
 /// What coverage and the errors of one-way delays need of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPoint {
@@ -111,11 +114,15 @@ pub struct StatusPoint {
 }
 
 impl StatusPoint {
-    /// Returns the pauses of a status that was written at this time.
+    /// Returns the pauses of a status that was written at this time. A start before the clock of the node
+    /// was set does not make years a pause.
     pub fn pauses_of(status: &Status, wall_ns: i64) -> Vec<(i64, i64)> {
         let ended = status.pauses.iter().map(|pause| (pause.from_wall_ns, pause.to_wall_ns));
         // The pause lasts at least until this status was written.
-        ended.chain(status.pause.iter().map(|pause| (pause.since_wall_ns, wall_ns))).collect()
+        let all = ended.chain(status.pause.iter().map(|pause| (pause.since_wall_ns, wall_ns)));
+        let oldest_ns = wall_ns.saturating_sub(MAX_AGE_NS);
+        let plausible = all.map(|(from_ns, to_ns)| (from_ns.max(oldest_ns), to_ns.min(wall_ns)));
+        plausible.filter(|(from_ns, to_ns)| from_ns < to_ns).take(MAX_PAUSES).collect()
     }
 }
 
@@ -458,4 +465,28 @@ pub trait HubTransaction {
 
     /// Replaces a text; `None` removes it.
     fn set_text(&mut self, kind: TextKind, key: &str, text: Option<&str>) -> Result<(), HubError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_rollup::{Pause, PauseInterval};
+
+    use super::*;
+
+    #[test]
+    fn pauses_do_not_begin_before_the_clock_was_set() {
+        let wall_ns = 100 * MAX_AGE_NS;
+        let ended = |from_wall_ns, to_wall_ns| PauseInterval {
+            reason: "run".into(),
+            from_wall_ns,
+            to_wall_ns,
+        };
+        let status = Status {
+            pauses: vec![ended(wall_ns - 20, wall_ns - 10), ended(wall_ns + 5, wall_ns + 9)],
+            pause: Some(Pause { reason: "run".into(), since_wall_ns: 7 }),
+            ..Status::default()
+        };
+        let expected = [(wall_ns - 20, wall_ns - 10), (wall_ns - MAX_AGE_NS, wall_ns)];
+        assert_eq!(StatusPoint::pauses_of(&status, wall_ns), expected);
+    }
 }

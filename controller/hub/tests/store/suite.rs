@@ -789,7 +789,7 @@ pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create
     let sent: Vec<_> = fine.rows.iter().map(|row| row.counts.sent).collect();
     assert_eq!((sent.len(), &sent[..9], &sent[9..12]), (24, &[5; 9][..], &[0; 3][..]));
     // A pause is not a gap.
-    agent.wait(2 * FIVE_MINUTES);
+    agent.wait(4 * FIVE_MINUTES);
     let pauses = vec![PauseInterval {
         reason: "run".into(),
         from_wall_ns: NOW - HOUR - 3 * FIVE_MINUTES,

@@ -206,6 +206,9 @@ impl Agent {
         // After the samples were taken and before they are used: a step since the last turn makes them
         // void.
         let step = self.watch.update(clock::pair());
+        if let Some(step) = &step {
+            self.move_pauses(step.by);
+        }
         self.clocks = self.read_clocks();
         let Self { streams, ending, spool, clocks, .. } = self;
         let mut out = |body| spool.append(body, clocks);
@@ -339,6 +342,14 @@ impl Agent {
             crate::say(&format!("dwell: entry {entry} is refused: {limit}"));
         }
         self.admitted = all;
+    }
+
+    /// Moves the times of pauses that are not reported yet, after a step of CLOCK_REALTIME.
+    fn move_pauses(&mut self, by: Nanos) {
+        let times = self.pauses.iter_mut();
+        let times = times.flat_map(|pause| [&mut pause.from_wall_ns, &mut pause.to_wall_ns]);
+        let started = self.pause.iter_mut().map(|pause| &mut pause.since_wall_ns);
+        times.chain(started).for_each(|at| *at = at.saturating_add(by.0));
     }
 
     fn read_pause(&mut self) {
