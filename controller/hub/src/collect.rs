@@ -9,8 +9,9 @@ use dwell_rollup::{
 };
 use thiserror::Error;
 
+use crate::batch::Rules;
 use crate::error::HubError;
-use crate::ingest::{Rules, ingest};
+use crate::ingest::ingest;
 use crate::object::time_text;
 use crate::period::SECOND_NS;
 use crate::samples::SampleCollector;

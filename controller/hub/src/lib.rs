@@ -9,6 +9,7 @@
 #![warn(clippy::print_stderr)]
 
 pub mod alert;
+mod batch;
 mod clock;
 mod collect;
 mod coverage;
@@ -33,13 +34,14 @@ mod verify;
 mod window;
 mod window_update;
 
+pub use batch::{Committed, Rules};
 pub use clock::accept_clock;
 pub use collect::{CollectError, Collector, NodeSpool, Round, newest_schedule};
 pub use coverage::{ExpectedProbes, FleetHistory};
 pub use dating::{ClockPairing, is_plausible};
 pub use error::{Cause, HubError};
 pub use incarnation::{IncarnationState, SimultaneousAgents, Source, simultaneous_agents};
-pub use ingest::{Committed, Rules, expire, ingest, store_unknown_versions};
+pub use ingest::{expire, ingest, store_unknown_versions};
 pub use mesh::{MAX_CURRENT_NS, MAX_SHOWN_NS, Mesh, MeshFigures, MeshStream, mesh};
 pub use object::{
     NodeReport, nodes_object, query_object, samples_object, schedule_object, schedules_object,

@@ -11,11 +11,12 @@ use dwell_rollup::{
 use dwell_store::{FleetSamples, StoreError, fleet_samples, is_whole_segment};
 
 use super::request::{SampleRequest, SampleRequestState, requests};
+use crate::batch::Rules;
 use crate::clock::check_clock;
 use crate::collect::{CollectError, MAX_ROUND_BYTES, NodeSpool, Round};
 use crate::error::HubError;
 use crate::incarnation::{MAX_RANGES, Source};
-use crate::ingest::{Rules, ingest};
+use crate::ingest::ingest;
 use crate::period::DAY_NS;
 use crate::store::HubStore;
 use crate::verify::{Delivery, Verified, verify};
