@@ -5,6 +5,7 @@
 //! days that are computed again. So two hubs with records of one node work one after the other, and each
 //! sees what the other committed (READ COMMITTED); hubs with records of different nodes do not wait.
 
+mod columns;
 mod connection;
 mod locks;
 mod migrations;

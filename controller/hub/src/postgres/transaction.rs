@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::{BootId, Incarnation, Name, Stream};
-use postgres::Row as SqlRow;
 use sha2::{Digest, Sha256};
 
+use super::columns::{
+    BAD_COLUMNS, INCARNATION_COLUMNS, STATUS_COLUMNS, StreamColumns, all, bad, boot_id, key,
+    limited, parsed, state, status,
+};
 use super::connection::Connection;
 use super::locks;
 use super::nodes::LockedNodes;
@@ -20,13 +23,6 @@ use crate::store::{
     StoredStatus, TextKind, UndatedRecord,
 };
 use crate::window::{Window, WindowFigures};
-
-const INCARNATION_COLUMNS: &str = "receipts, dropped, boot_id, first_wall_ns, last_wall_ns, \
-                                   first_boot_ns, last_boot_ns";
-
-const STATUS_COLUMNS: &str = "node_id, incarnation, sequence, wall_ns, arrival_ns, body";
-
-const BAD_COLUMNS: &str = "id, node_id, first_arrival_ns, arrivals, version, reason, raw";
 
 /// Number of bytes that a bad record counts at least, so that small ones are limited in number.
 const MIN_BAD_CHARGE: i64 = 256;
@@ -93,103 +89,6 @@ impl Drop for PostgresTransaction<'_> {
             self.partitions.clear();
         }
     }
-}
-
-/// Streams by column.
-struct StreamColumns<'a> {
-    nodes: Vec<i64>,
-    reflectors: Vec<&'a str>,
-    protocols: Vec<&'a str>,
-    entries: Vec<&'a str>,
-}
-
-impl<'a> StreamColumns<'a> {
-    fn of(streams: impl IntoIterator<Item = &'a (NodeId, Stream)>) -> Self {
-        let mut columns = Self {
-            nodes: Vec::new(),
-            reflectors: Vec::new(),
-            protocols: Vec::new(),
-            entries: Vec::new(),
-        };
-        for (node, Stream { reflector, protocol, entry }) in streams {
-            columns.nodes.push(node.0);
-            columns.reflectors.push(reflector.as_str());
-            columns.protocols.push(protocol.as_str());
-            columns.entries.push(entry.as_str());
-        }
-        columns
-    }
-}
-
-/// A stored text that has another type in memory.
-fn parsed<T: std::str::FromStr<Err: std::error::Error>>(
-    row: &SqlRow,
-    column: usize,
-    what: &'static str,
-) -> Result<T, HubError> {
-    let text: &str = row.try_get(column)?;
-    text.parse().map_err(|error: T::Err| HubError::stored(what, error))
-}
-
-fn boot_id(row: &SqlRow, column: usize) -> Result<BootId, HubError> {
-    let bytes: &[u8] = row.try_get(column)?;
-    bytes.try_into().map(BootId).map_err(|error| HubError::stored("boot id", error))
-}
-
-fn key(row: &SqlRow, column: usize) -> Result<RecordKey, HubError> {
-    Ok(RecordKey {
-        incarnation: Incarnation(row.try_get::<_, i64>(column)? as u64),
-        sequence: row.try_get::<_, i64>(column + 1)? as u64,
-    })
-}
-
-fn state(row: &SqlRow, column: usize) -> Result<IncarnationState, HubError> {
-    let range = |first: usize| -> Result<Option<(i64, i64)>, HubError> {
-        let (first, last): (Option<i64>, _) = (row.try_get(first)?, row.try_get(first + 1)?);
-        Ok(first.zip(last))
-    };
-    Ok(IncarnationState {
-        receipts: parsed(row, column, "set of receipts")?,
-        dropped: parsed(row, column + 1, "set of dropped records")?,
-        boot_id: boot_id(row, column + 2)?,
-        wall_ns: range(column + 3)?,
-        boot_ns: range(column + 5)?,
-    })
-}
-
-fn status(row: &SqlRow) -> Result<StoredStatus, HubError> {
-    let body: &str = row.try_get(5)?;
-    Ok(StoredStatus {
-        node: NodeId(row.try_get(0)?),
-        key: key(row, 1)?,
-        wall_ns: row.try_get(3)?,
-        arrival_ns: row.try_get(4)?,
-        status: serde_json::from_str(body).map_err(|error| HubError::stored("status", error))?,
-    })
-}
-
-fn bad(row: &SqlRow) -> Result<StoredBadRecord, HubError> {
-    Ok(StoredBadRecord {
-        id: row.try_get(0)?,
-        node: NodeId(row.try_get(1)?),
-        arrival_ns: row.try_get(2)?,
-        arrivals: row.try_get::<_, i64>(3)? as u64,
-        version: row.try_get::<_, Option<i32>>(4)?.map(|version| version as u8),
-        reason: row.try_get(5)?,
-        raw: row.try_get(6)?,
-    })
-}
-
-fn all<T>(
-    rows: &[SqlRow],
-    convert: impl Fn(&SqlRow) -> Result<T, HubError>,
-) -> Result<Vec<T>, HubError> {
-    rows.iter().map(convert).collect()
-}
-
-/// Converts a limit of rows.
-fn limited(limit: u64) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 impl HubTransaction for PostgresTransaction<'_> {
