@@ -8,6 +8,7 @@ mod documentation;
 mod experiments;
 mod faults;
 #[path = "../../../controller/server/tests/fleet/data.rs"]
+#[expect(dead_code, reason = "shared with the tests of the server")]
 mod fleet_data;
 mod hostile;
 mod programs;

@@ -13,6 +13,7 @@ mod guide;
 mod lab_devices;
 mod postgres;
 #[path = "../../../controller/hub/tests/store/postgres_server.rs"]
+#[expect(dead_code, reason = "shared with the tests of the hub's databases")]
 mod postgres_server;
 mod queries;
 mod schedules;

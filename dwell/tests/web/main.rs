@@ -8,6 +8,7 @@ mod agent;
 #[expect(dead_code, reason = "shared with the tests of the controller")]
 mod fixture;
 #[path = "../../../controller/server/tests/fleet/data.rs"]
+#[expect(dead_code, reason = "shared with the tests of the server")]
 mod fleet_data;
 #[path = "../devices/lab_devices.rs"]
 #[expect(dead_code, reason = "shared with the tests of devices")]

@@ -12,9 +12,7 @@ use dwell_hub::{Query, Resolution, query};
 use dwell_rollup::{Body, Level, Name, Pause, ProbeCounts, Record, RollupMetric, Status};
 
 use crate::agent::{Agent, HOUR, NOW, SECOND, deliver_at, message, name};
-use crate::state::{TestStore, rows};
-
-type Create<'a> = &'a dyn Fn() -> TestStore;
+use crate::state::{Create, rows};
 
 const MINUTE: i64 = 60 * SECOND;
 

@@ -2,14 +2,17 @@
 
 mod agent;
 mod alerts;
+mod clocks;
 mod collect;
 mod order;
 mod postgres;
 mod postgres_server;
+mod queries;
 mod samples;
 mod scale;
 mod state;
 mod suite;
+mod windows;
 
 use dwell_hub::{HubError, SqliteStore};
 

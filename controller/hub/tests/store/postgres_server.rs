@@ -64,7 +64,6 @@ impl PostgresServer {
     }
 
     /// Executes `pg_ctl`.
-    #[allow(dead_code, reason = "only some tests do")]
     pub(crate) fn control(&self, args: &[&str]) {
         let mut command = Self::command("pg_ctl", &self.dir);
         command.args(["--pgdata", "data", "--log", "log", "--wait"]).args(args);
@@ -72,7 +71,6 @@ impl PostgresServer {
     }
 
     /// The directory of the server.
-    #[allow(dead_code, reason = "only some tests do")]
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

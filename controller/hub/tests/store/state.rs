@@ -44,6 +44,18 @@ impl std::ops::DerefMut for TestStore {
     }
 }
 
+/// Creates an empty store.
+pub(crate) type Create<'a> = &'a dyn Fn() -> TestStore;
+
+/// Number of rows of each resolution.
+pub(crate) fn row_counts(store: &mut dyn HubStore) -> [usize; 4] {
+    Resolution::ALL.map(|resolution| rows(store, resolution).len())
+}
+
+pub(crate) fn undated(store: &mut dyn HubStore) -> u64 {
+    store.begin_to_read().unwrap().nodes().unwrap().iter().map(|node| node.undated).sum()
+}
+
 /// State by kind and name, as text.
 pub(crate) type State = BTreeMap<String, String>;
 

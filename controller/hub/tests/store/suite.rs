@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use dwell_hub::store::{HubStore, StoredBadRecord, TextKind};
 use dwell_hub::{
-    Delivery, HubError, Query, QueryError, Resolution, Retention, Row, Rules, SimultaneousAgents,
-    WINDOW_QUANTILES, Window, WindowFigures, accept_clock, expire, ingest, query,
-    simultaneous_agents, store_unknown_versions,
+    Delivery, Query, Resolution, Retention, Row, Rules, SimultaneousAgents, accept_clock, expire,
+    ingest, simultaneous_agents, store_unknown_versions,
 };
 use dwell_rollup::{
-    Body, CodecError, DroppedRecords, Identity, Incarnation, Level, Name, Pause, PauseInterval,
-    Record, RollupMetric, SampleBlock, Status,
+    Body, CodecError, DroppedRecords, Identity, Incarnation, Level, PauseInterval, Record,
+    SampleBlock, Status,
 };
 
 use crate::agent::{
     Agent, DAY, FIVE_MINUTES, HOUR, NOW, SECOND, deliver, deliver_at, message, name, stream,
 };
-use crate::state::{TestStore, rows, state};
+use crate::queries::{ask, question};
+use crate::state::{Create, row_counts, rows, state};
 
 pub(crate) use crate::alerts::{
     alert_fires_and_clears_on_stored_records, late_data_sends_no_message,
@@ -24,17 +24,18 @@ pub(crate) use crate::alerts::{
     paused_reflector_and_maintenance_suppress, second_hub_takes_over_when_the_lease_ends,
     silent_site_makes_one_message,
 };
-
-type Create<'a> = &'a dyn Fn() -> TestStore;
-
-/// Number of rows of each resolution.
-fn row_counts(store: &mut dyn HubStore) -> [usize; 4] {
-    Resolution::ALL.map(|resolution| rows(store, resolution).len())
-}
-
-fn undated(store: &mut dyn HubStore) -> u64 {
-    store.begin_to_read().unwrap().nodes().unwrap().iter().map(|node| node.undated).sum()
-}
+pub(crate) use crate::clocks::{
+    clock_at_1970_is_dated_by_a_later_status, clock_years_ahead_is_undated_until_a_pairing,
+    flood_of_undated_records_is_bounded, late_record_of_14_days_is_stored_and_of_16_is_undated,
+    nearer_pairing_moves_a_dated_record, stepped_clock_keeps_its_own_times,
+    time_before_synchronisation_is_corrected, wrong_clock_of_the_hub_changes_nothing,
+};
+pub(crate) use crate::queries::{
+    query_has_counts_coverage_and_supported_percentiles, query_names_what_exists,
+};
+pub(crate) use crate::windows::{
+    mesh_has_missing_stale_and_paused_streams, windows_are_the_merge_of_the_last_rows,
+};
 
 pub(crate) fn computed_rows_equal_the_merge_of_their_records(create: Create<'_>) {
     let mut store = create();
@@ -92,85 +93,6 @@ pub(crate) fn start_just_before_a_boundary_belongs_to_the_interval(create: Creat
         let sent: Vec<_> = fine.rows.iter().map(|row| row.counts.sent).collect();
         assert_eq!(sent, [[0_u64; 12], [2; 12], [0; 12]].concat(), "{jitter}");
     }
-}
-
-fn windows(store: &mut dyn HubStore, window: Window) -> Vec<WindowFigures> {
-    let windows = store.begin_to_read().unwrap().windows(window, None).unwrap();
-    windows.into_iter().map(|(_, figures)| figures).collect()
-}
-
-pub(crate) fn windows_are_the_merge_of_the_last_rows(create: Create<'_>) {
-    let mut store = create();
-    let mut agent = Agent::new("a", 1, 1, NOW - 50 * HOUR);
-    let records: Vec<_> =
-        (0..500).map(|n| agent.rollup(Level::FiveMinutes, &[1 + n % 50, 60])).collect();
-    for chunk in records.chunks(40) {
-        deliver(&mut *store, &agent.node, &message(chunk)).unwrap();
-    }
-    let newest_end = agent.wall_ns();
-    let fine = rows(&mut *store, Resolution::FiveMinutes);
-    // The end is 20 min before a full hour.
-    for (window, rows) in [(Window::Hour, 12), (Window::Day, 23 * 12 + 8)] {
-        let figures = windows(&mut *store, window).remove(0);
-        let expected = Row::merge(&fine[500 - rows..], 0).unwrap();
-        assert_eq!(figures.to_ns, newest_end, "{window:?}");
-        assert_eq!(figures.counts, expected.counts, "{window:?}");
-        assert_eq!(figures.covered_ns, rows as u64 * FIVE_MINUTES as u64);
-        let delays = expected.delays(RollupMetric::Rtt).unwrap();
-        let found = figures.delays(RollupMetric::Rtt).unwrap();
-        assert_eq!((found.n, found.max_ns), (delays.count(), delays.max().unwrap().0));
-        for (at, (_, quantile)) in WINDOW_QUANTILES.into_iter().enumerate() {
-            let bin = delays.quantile(quantile).map(|bin| (bin.low.0, bin.high.0));
-            assert_eq!(found.percentiles[at], bin, "{window:?}");
-        }
-    }
-    // A late record of another day changes neither; a late one of this hour does.
-    let before = [Window::Hour, Window::Day].map(|window| windows(&mut *store, window));
-    let mut late = Agent::new("a", 2, 2, NOW - 60 * HOUR);
-    let record = late.rollup(Level::FiveMinutes, &[900]);
-    deliver(&mut *store, &late.node, &message([&record])).unwrap();
-    assert_eq!([Window::Hour, Window::Day].map(|window| windows(&mut *store, window)), before);
-    late.wait(newest_end - FIVE_MINUTES - late.wall_ns());
-    let record = late.rollup(Level::FiveMinutes, &[900]);
-    deliver(&mut *store, &late.node, &message([&record])).unwrap();
-    let hour = windows(&mut *store, Window::Hour).remove(0);
-    assert_eq!(hour.counts.sent, before[0][0].counts.sent + 2);
-    assert_eq!(hour.delays(RollupMetric::Rtt).unwrap().max_ns, 900_000_000);
-}
-
-pub(crate) fn mesh_has_missing_stale_and_paused_streams(create: Create<'_>) {
-    let (mut test, mut agent) = measured_hour(create);
-    let mesh = |store: &mut dyn HubStore, now_ns: i64| {
-        dwell_hub::mesh(&mut *store.begin_to_read().unwrap(), Window::Hour, now_ns).unwrap()
-    };
-    let now = agent.wall_ns() + FIVE_MINUTES;
-    let found = mesh(&mut *test, now);
-    let figures = found.streams[0].figures.clone().unwrap();
-    assert!(figures.is_current(now) && !figures.is_current(now + HOUR));
-    // One probe per minute since the schedule was applied, 45 min before.
-    assert_eq!((found.streams.len(), figures.due), (1, Some(45.0)));
-    assert_eq!((figures.coverage(), figures.loss()), (Some(1.0), Some(0.2)));
-    assert_eq!(found.paused.len(), 0);
-    let status = Status { pause: Some(Pause::default()), ..Status::default() };
-    let status = agent.status_with(status);
-    deliver(&mut *test, &agent.node, &message([&status])).unwrap();
-    // A second stream is in the schedule, and has no records yet.
-    let mut transaction = test.begin().unwrap();
-    let json = r#"{"version":2,"node":"a","entries":[{"name":"mesh+c","reflector":"c",
-                   "target":"icmp://192.0.2.3","interval":"1min"}]}"#;
-    let parts = |_| BTreeMap::from([(name("a"), json.to_owned())]);
-    transaction.add_schedule(now, "u@h", "", &parts).unwrap();
-    transaction.commit().unwrap();
-    let found = mesh(&mut *test, now);
-    let reflectors: Vec<_> = found
-        .streams
-        .iter()
-        .map(|of| (of.stream.reflector.as_str(), of.figures.is_some()))
-        .collect();
-    assert_eq!(reflectors, [("b", true), ("c", false)]);
-    assert!(found.paused.contains(&name("a")));
-    let later = mesh(&mut *test, now + 8 * DAY);
-    assert_eq!((later.streams.len(), later.hidden), (1, 1));
 }
 
 pub(crate) fn duplicate_is_receipted_and_not_doubled(create: Create<'_>) {
@@ -305,145 +227,6 @@ pub(crate) fn kept_record_without_a_place_stays_kept(create: Create<'_>) {
     assert_eq!(store.begin_to_read().unwrap().bad(None, 10).unwrap(), []);
 }
 
-pub(crate) fn clock_at_1970_is_dated_by_a_later_status(create: Create<'_>) {
-    let mut store = create();
-    let mut agent = Agent::new("a", 1, 1, 0);
-    let early = [agent.rollup(Level::TenSeconds, &[1]), agent.rollup(Level::FiveMinutes, &[2])];
-    let status_of_1970 = agent.status();
-    deliver(&mut *store, &agent.node, &message(early.iter().chain([&status_of_1970]))).unwrap();
-    assert_eq!((row_counts(&mut *store), undated(&mut *store)), ([0; 4], 3));
-    let right = NOW - HOUR;
-    agent.step_clock(right - agent.wall_ns());
-    let status = agent.status();
-    let committed = deliver(&mut *store, &agent.node, &message([&status])).unwrap();
-    assert_eq!(committed.receipts.values().next().unwrap().to_string(), "1-4");
-    assert_eq!((row_counts(&mut *store), undated(&mut *store)), ([1, 1, 1, 1], 0));
-    let starts: Vec<_> = [Resolution::TenSeconds, Resolution::FiveMinutes]
-        .map(|resolution| rows(&mut *store, resolution)[0].start_ns)
-        .to_vec();
-    assert_eq!(starts, [right - FIVE_MINUTES - 10 * SECOND, right - FIVE_MINUTES]);
-    // Another boot is not dated by it.
-    let mut rebooted = Agent::new("a", 2, 2, 0);
-    let record = rebooted.rollup(Level::FiveMinutes, &[3]);
-    deliver(&mut *store, &rebooted.node, &message([&record])).unwrap();
-    assert_eq!(undated(&mut *store), 1);
-}
-
-pub(crate) fn clock_years_ahead_is_undated_until_a_pairing(create: Create<'_>) {
-    let mut store = create();
-    let mut agent = Agent::new("a", 1, 1, NOW + 3_650 * DAY);
-    let ahead = agent.rollup(Level::FiveMinutes, &[2]);
-    let status = agent.status();
-    deliver(&mut *store, &agent.node, &message([&ahead, &status])).unwrap();
-    assert_eq!((row_counts(&mut *store), undated(&mut *store)), ([0; 4], 2));
-    agent.step_clock(NOW - HOUR - agent.wall_ns());
-    let status = agent.status();
-    deliver(&mut *store, &agent.node, &message([&status])).unwrap();
-    assert_eq!((row_counts(&mut *store), undated(&mut *store)), ([0, 1, 1, 1], 0));
-}
-
-/// The record, written while the clock was not synchronised.
-fn unsynchronised(mut record: Record) -> Record {
-    if let Body::Rollup(rollup) = &mut record.body {
-        rollup.clock.is_synchronised = false;
-    }
-    record
-}
-
-pub(crate) fn time_before_synchronisation_is_corrected(create: Create<'_>) {
-    let mut store = create();
-    // The board started with the time of its last shutdown, which is plausible.
-    let wrong = NOW - 2 * DAY;
-    let mut agent = Agent::new("a", 1, 1, wrong);
-    let record = unsynchronised(agent.rollup(Level::FiveMinutes, &[1]));
-    let status = agent.status_with(Status::default());
-    deliver(&mut *store, &agent.node, &message([&record, &status])).unwrap();
-    let start = |store: &mut dyn HubStore| rows(store, Resolution::FiveMinutes)[0].start_ns;
-    assert_eq!((start(&mut *store), undated(&mut *store)), (wrong, 0));
-    // It synchronises 20 minutes later.
-    agent.wait(4 * FIVE_MINUTES);
-    agent.step_clock(NOW - HOUR - agent.wall_ns());
-    let unchanged = agent.status_with(Status::default());
-    deliver(&mut *store, &agent.node, &message([&unchanged])).unwrap();
-    assert_eq!(start(&mut *store), wrong, "that clock may be as wrong");
-    let status = agent.status();
-    deliver(&mut *store, &agent.node, &message([&status])).unwrap();
-    assert_eq!(start(&mut *store), NOW - HOUR - 5 * FIVE_MINUTES);
-    assert_eq!(row_counts(&mut *store), [0, 1, 1, 1], "nothing is left at the earlier time");
-    let mut transaction = store.begin_to_read().unwrap();
-    let node = transaction.nodes().unwrap().remove(0).id;
-    let times: Vec<_> =
-        transaction.statuses(node, 0, NOW).unwrap().iter().map(|it| it.wall_ns).collect();
-    assert_eq!(times, [NOW - HOUR - 4 * FIVE_MINUTES, NOW - HOUR, NOW - HOUR]);
-}
-
-pub(crate) fn flood_of_undated_records_is_bounded(create: Create<'_>) {
-    let mut store = create();
-    let mut transaction = store.begin().unwrap();
-    let node = transaction.add_nodes(&[name("z")]).unwrap()[0];
-    let admitted = [60, 50, 40].map(|len| transaction.admit_undated(node, len, 100).unwrap());
-    assert_eq!(admitted, [true, false, true]);
-    drop(transaction);
-    // More records than are read at once, and all are dated.
-    let mut agent = Agent::new("a", 1, 1, 0);
-    let records: Vec<_> = (0..450).map(|_| agent.rollup(Level::TenSeconds, &[1])).collect();
-    deliver(&mut *store, &agent.node, &message(&records)).unwrap();
-    assert_eq!(undated(&mut *store), 450);
-    agent.step_clock(NOW - HOUR - agent.wall_ns());
-    let status = agent.status();
-    deliver(&mut *store, &agent.node, &message([&status])).unwrap();
-    assert_eq!((row_counts(&mut *store)[0], undated(&mut *store)), (450, 0));
-}
-
-pub(crate) fn nearer_pairing_moves_a_dated_record(create: Create<'_>) {
-    let mut store = create();
-    let mut agent = Agent::new("a", 1, 1, 0);
-    let undated = agent.rollup(Level::FiveMinutes, &[2]);
-    agent.wait(FIVE_MINUTES);
-    agent.step_clock(NOW - 5 * HOUR - agent.wall_ns());
-    let near = agent.status();
-    agent.wait(HOUR);
-    agent.step_clock(2 * HOUR);
-    let far = agent.status();
-    deliver(&mut *store, &agent.node, &message([&undated, &far])).unwrap();
-    assert_eq!(
-        rows(&mut *store, Resolution::FiveMinutes)[0].start_ns,
-        NOW - 3 * HOUR - 2 * FIVE_MINUTES
-    );
-    deliver(&mut *store, &agent.node, &message([&near])).unwrap();
-    let moved = NOW - 5 * HOUR - 2 * FIVE_MINUTES;
-    assert_eq!(rows(&mut *store, Resolution::FiveMinutes)[0].start_ns, moved);
-    // Nothing is left at the earlier time.
-    assert_eq!(row_counts(&mut *store), [0, 1, 1, 1]);
-    assert_eq!(rows(&mut *store, Resolution::Hour)[0].start_ns, Resolution::Hour.floor(moved));
-}
-
-pub(crate) fn stepped_clock_keeps_its_own_times(create: Create<'_>) {
-    let mut store = create();
-    let mut agent = Agent::new("a", 1, 1, NOW - 3 * HOUR);
-    let before = agent.rollup(Level::FiveMinutes, &[2]);
-    agent.step_clock(-20 * 60 * SECOND);
-    let after = agent.rollup(Level::FiveMinutes, &[3]);
-    deliver(&mut *store, &agent.node, &message([&before, &after])).unwrap();
-    let starts: Vec<_> =
-        rows(&mut *store, Resolution::FiveMinutes).iter().map(|row| row.start_ns).collect();
-    assert_eq!(starts, [NOW - 3 * HOUR - 15 * 60 * SECOND, NOW - 3 * HOUR]);
-    assert_eq!(undated(&mut *store), 0);
-}
-
-pub(crate) fn late_record_of_14_days_is_stored_and_of_16_is_undated(create: Create<'_>) {
-    let mut store = create();
-    let mut old = Agent::new("a", 1, 1, NOW - 16 * DAY);
-    let mut young = Agent::new("a", 2, 2, NOW - 14 * DAY);
-    let records = [old.rollup(Level::FiveMinutes, &[1]), young.rollup(Level::FiveMinutes, &[2])];
-    let committed = deliver(&mut *store, &old.node, &message(&records)).unwrap();
-    assert_eq!(committed.counts[&old.node].stored, 2);
-    assert_eq!(committed.receipts.len(), 2, "both have receipts");
-    assert_eq!(row_counts(&mut *store), [0, 1, 1, 1]);
-    assert_eq!(rows(&mut *store, Resolution::FiveMinutes)[0].start_ns, NOW - 14 * DAY);
-    assert_eq!(undated(&mut *store), 1);
-}
-
 pub(crate) fn expired_record_is_receipted_and_counted(create: Create<'_>) {
     let mut store = create();
     let mut agent = Agent::new("a", 1, 1, NOW - 5 * DAY);
@@ -483,30 +266,6 @@ pub(crate) fn resent_record_after_its_partition_is_gone_is_a_duplicate(create: C
     let dropped = expire(&mut *store, &retention, NOW + 100 * DAY).unwrap();
     assert_eq!(dropped, [Resolution::FiveMinutes.partition(NOW)]);
     assert_eq!(row_counts(&mut *store), [0, 0, 1, 1], "the hour outlives its records");
-}
-
-pub(crate) fn wrong_clock_of_the_hub_changes_nothing(create: Create<'_>) {
-    let mut store = create();
-    let retention = Retention::default();
-    let mut agent = Agent::new("a", 1, 1, NOW - HOUR);
-    let first = message([&agent.rollup(Level::FiveMinutes, &[1])]);
-    let second = message([&agent.rollup(Level::FiveMinutes, &[2])]);
-    // Even the first time of a new database is not in 1970.
-    let error = deliver_at(&mut *store, &agent.node, &first, HOUR).unwrap_err();
-    assert!(matches!(error, HubError::Clock { .. }), "{error:?}");
-    assert!(accept_clock(&mut *store, HOUR).is_err());
-    deliver(&mut *store, &agent.node, &first).unwrap();
-    let before = state(&mut *store);
-    for wrong in [HOUR, NOW - 3 * DAY, NOW + 3 * DAY, NOW + 3_650 * DAY] {
-        let error = deliver_at(&mut *store, &agent.node, &second, wrong).unwrap_err();
-        assert!(matches!(error, HubError::Clock { .. }), "{error:?}");
-        assert!(expire(&mut *store, &retention, wrong).is_err(), "{wrong}");
-    }
-    assert_eq!(state(&mut *store), before);
-    // The hub was off for three days.
-    accept_clock(&mut *store, NOW + 3 * DAY).unwrap();
-    let committed = deliver_at(&mut *store, &agent.node, &second, NOW + 3 * DAY).unwrap();
-    assert_eq!(committed.counts[&agent.node].stored, 1);
 }
 
 pub(crate) fn stream_without_rows_is_removed(create: Create<'_>) {
@@ -729,125 +488,6 @@ pub(crate) fn schedule_versions_are_kept(create: Create<'_>) {
     let part = transaction.node_schedule(2, &name("a")).unwrap();
     assert_eq!(part.as_deref(), Some("{\"version\":2,\"node\":\"a\"}"));
     assert_eq!(transaction.node_schedule(2, &name("b")).unwrap(), None);
-}
-
-/// A store with an hour of a pair whose schedule had one probe per minute, and the sender.
-fn measured_hour(create: Create<'_>) -> (TestStore, Agent) {
-    let mut test = create();
-    let mut transaction = test.begin().unwrap();
-    let json = r#"{"version":1,"node":"a","entries":[{"name":"mesh+b","reflector":"b",
-                   "target":"stamp://192.0.2.2","interval":"1min"}]}"#;
-    let parts = |_| BTreeMap::from([(name("a"), json.to_owned())]);
-    transaction.add_schedule(NOW - 2 * HOUR, "u@h", "", &parts).unwrap();
-    transaction.commit().unwrap();
-    let mut agent = Agent::new("a", 1, 1, NOW - 2 * HOUR);
-    // Nine of the twelve intervals of the first hour, with five probes each.
-    let records: Vec<_> =
-        (1..=9).map(|n| agent.rollup(Level::FiveMinutes, &[n, 2 * n, 3 * n, 4 * n])).collect();
-    deliver(&mut *test, &agent.node, &message(&records)).unwrap();
-    (test, agent)
-}
-
-fn question() -> Query {
-    Query {
-        sender: name("a"),
-        reflector: name("b"),
-        measure: None,
-        protocol: None,
-        metric: RollupMetric::Rtt,
-        from_ns: NOW - 2 * HOUR,
-        to_ns: NOW,
-        step_ns: Some(HOUR),
-    }
-}
-
-fn ask(store: &mut dyn HubStore, question: &Query) -> Result<Vec<dwell_hub::Answer>, QueryError> {
-    query(&mut *store.begin_to_read().unwrap(), question, NOW)
-}
-
-pub(crate) fn query_has_counts_coverage_and_supported_percentiles(create: Create<'_>) {
-    let (mut test, mut agent) = measured_hour(create);
-    let answer = ask(&mut *test, &question()).unwrap().remove(0);
-    assert_eq!((answer.resolution, answer.rows.len()), (Resolution::Hour, 2));
-    let [first, second] = &answer.rows[..] else { panic!() };
-    assert_eq!((first.counts.sent, first.counts.lost, first.coverage), (45, 9, Some(0.75)));
-    assert_eq!((second.counts.sent, second.coverage), (0, Some(0.0)));
-    assert_eq!((&second.delays, second.clock), (&None, None));
-    let delays = first.delays.as_ref().unwrap();
-    assert_eq!((delays.n, delays.min_ns, delays.max_ns), (36, 1_000_000, 36_000_000));
-    let [p50, p90, p95, p99, _] = &delays.percentiles;
-    let mut ms: Vec<i64> = (1..=9).flat_map(|n| [n, 2 * n, 3 * n, 4 * n]).collect();
-    ms.sort_unstable();
-    let (median, bin) = (ms[17] * 1_000_000, p50.unwrap());
-    assert!(bin.low.0 <= median && median <= bin.high.0, "{median} {bin:?}");
-    assert!(p90.is_some() && p95.is_some(), "36 values support p95");
-    assert_eq!(*p99, None, "36 values do not support p99");
-    assert_eq!(answer.total.counts.sent, 45);
-    // By 5 min, the gap is visible.
-    let fine = Query { step_ns: Some(FIVE_MINUTES), ..question() };
-    let fine = ask(&mut *test, &fine).unwrap().remove(0);
-    let sent: Vec<_> = fine.rows.iter().map(|row| row.counts.sent).collect();
-    assert_eq!((sent.len(), &sent[..9], &sent[9..12]), (24, &[5; 9][..], &[0; 3][..]));
-    // A pause is not a gap.
-    agent.wait(4 * FIVE_MINUTES);
-    let pauses = vec![PauseInterval {
-        reason: "run".into(),
-        from_wall_ns: NOW - HOUR - 3 * FIVE_MINUTES,
-        to_wall_ns: NOW - HOUR,
-    }];
-    let status = agent.status_with(Status { pauses, schedule_version: 1, ..Status::default() });
-    deliver(&mut *test, &agent.node, &message([&status])).unwrap();
-    let answer = ask(&mut *test, &question()).unwrap().remove(0);
-    assert_eq!(answer.rows[0].coverage, Some(1.0));
-    // Nor is the pause of the reflector loss: it explains 5 of the 9 lost probes.
-    assert_eq!(answer.rows[0].lost_in_pause, 0);
-    let mut reflector = Agent::new("b", 1, 1, NOW - HOUR);
-    let pauses = vec![PauseInterval {
-        reason: "run".into(),
-        from_wall_ns: NOW - 2 * HOUR,
-        to_wall_ns: NOW - 2 * HOUR + FIVE_MINUTES,
-    }];
-    let status = reflector.status_with(Status { pauses, ..Status::default() });
-    deliver(&mut *test, &reflector.node, &message([&status])).unwrap();
-    let answer = ask(&mut *test, &question()).unwrap().remove(0);
-    assert_eq!((answer.rows[0].counts.lost, answer.rows[0].lost_in_pause), (9, 5));
-    // Rows older than their retention say nothing about coverage.
-    accept_clock(&mut *test, NOW + 90 * DAY).unwrap();
-    expire(&mut *test, &Retention::default(), NOW + 92 * DAY).unwrap();
-    let fine = Query { step_ns: Some(FIVE_MINUTES), ..question() };
-    let answer = ask(&mut *test, &fine).unwrap().remove(0);
-    assert!(answer.rows.iter().all(|row| row.coverage.is_none()));
-}
-
-pub(crate) fn query_names_what_exists(create: Create<'_>) {
-    let mut empty = create();
-    let error = ask(&mut *empty, &question()).unwrap_err().to_string();
-    assert!(error.starts_with("the hub has no results yet"), "{error}");
-    let (mut test, _) = measured_hour(create);
-    let mut error = |change: &dyn Fn(&mut Query)| {
-        let mut question = question();
-        change(&mut question);
-        ask(&mut *test, &question).unwrap_err().to_string()
-    };
-    let reflector = error(&|question| question.reflector = name("c"));
-    assert!(reflector.ends_with("a measured a:b"), "{reflector}");
-    assert!(error(&|question| question.sender = name("z")).contains("node z has sent no probes"));
-    let measure = error(&|question| question.measure = Some("star".into()));
-    assert!(measure.ends_with("it has mesh (stamp)"), "{measure}");
-    let protocol: Name = name("icmp");
-    assert!(error(&|question| question.protocol = Some(protocol.clone())).contains("mesh (stamp)"));
-    assert!(error(&|question| question.to_ns = question.from_ns).contains("range is empty"));
-    assert!(error(&|question| question.step_ns = Some(15 * SECOND)).contains("multiple of 10 s"));
-    for (from_ns, to_ns) in [(i64::MIN, NOW), (-1, NOW), (NOW, i64::MAX)] {
-        let range = error(&|question| (question.from_ns, question.to_ns) = (from_ns, to_ns));
-        assert!(range.contains("between 1970 and 2200"), "{range}");
-    }
-    let steps = error(&|question| question.step_ns = Some(i64::MAX / SECOND / 10 * 10 * SECOND));
-    assert!(steps.contains("multiple of 10 s"), "{steps}");
-    let long = error(&|question| {
-        (question.from_ns, question.step_ns) = (NOW - 30 * DAY, Some(10 * SECOND));
-    });
-    assert!(long.contains("more than 100000 rows"), "{long}");
 }
 
 pub(crate) fn batch_of_several_nodes_is_one_transaction(create: Create<'_>) {

@@ -152,7 +152,6 @@ pub(crate) fn fill(dir: &Path) {
 }
 
 /// Fills a data directory with a hub of a full mesh of `nodes` nodes, with one interval per pair.
-#[allow(dead_code, reason = "not every test program needs a large mesh")]
 pub(crate) fn fill_mesh(dir: &Path, nodes: usize) {
     let mut store = SqliteStore::open(dir).unwrap();
     let now_ns = now_ns();
