@@ -271,6 +271,27 @@ fn metrics_are_per_node_and_the_dashboard_knows_them() {
     assert!(metric_names(variable).is_subset(&known), "{variable}");
 }
 
+/// Returns the coverage of a node in `/metrics`.
+fn coverage(metrics: &str, node: &str) -> f64 {
+    let sample = format!("dwell_node_coverage_ratio{{node=\"{node}\"}} ");
+    let (_, value) =
+        metrics.split_once(&sample).unwrap_or_else(|| panic!("no {sample}: {metrics}"));
+    value.lines().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn streams_without_results_are_not_covered() {
+    let server = server();
+    let metrics = text(&server, "/metrics");
+    // Two of twelve intervals to `b` are missing, and those to `c` ended hours ago.
+    let of_a = coverage(&metrics, "a");
+    assert!((of_a - 10.0 / 24.0).abs() < 0.01, "{of_a}");
+    // Nothing of the stream to `c` arrived.
+    let of_b = coverage(&metrics, "b");
+    assert!((of_b - 0.5).abs() < 0.01, "{of_b}");
+    assert!(!metrics.contains("dwell_node_coverage_ratio{node=\"c\"}"), "it sends no probes");
+}
+
 #[test]
 fn large_mesh_is_one_page() {
     let data = tempfile::tempdir().unwrap();
