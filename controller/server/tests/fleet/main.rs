@@ -16,7 +16,7 @@ use dwell_server::{AccessConfig, Config, HubSource, bind, serve};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::data::{fill, fill_mesh};
+use crate::data::{fill, fill_mesh, fill_quiet};
 
 /// Number of nodes of the large mesh. Unoptimised code fills a smaller one.
 const NODES: usize = if cfg!(debug_assertions) { 30 } else { 100 };
@@ -290,6 +290,18 @@ fn streams_without_results_are_not_covered() {
     let of_b = coverage(&metrics, "b");
     assert!((of_b - 0.5).abs() < 0.01, "{of_b}");
     assert!(!metrics.contains("dwell_node_coverage_ratio{node=\"c\"}"), "it sends no probes");
+}
+
+#[test]
+fn time_without_due_probes_is_no_gap() {
+    let data = tempfile::tempdir().unwrap();
+    fill_quiet(data.path());
+    let server = Server::start(data);
+    let specs: Value = server.json("/mesh/a/b/figures.json?range=24h");
+    let strip = &specs["smoke-forward"]["vconcat"][1];
+    let domain = strip["encoding"]["y"]["scale"]["domain"].to_string();
+    assert!(!domain.contains("no records"), "{domain}");
+    assert!(domain.contains("lost"), "{domain}");
 }
 
 #[test]
