@@ -105,8 +105,18 @@ impl MeshFigures {
         Some((self.window.counts.due() as f64 / due).min(1.0))
     }
 
+    /// Whether the reflector was paused all the time, so that neither delays nor loss are known.
+    pub const fn is_paused(&self) -> bool {
+        let counts = &self.window.counts;
+        // The phase of a stream is random, so a probe more or less is due.
+        self.lost_in_pause > 0 && counts.sent.saturating_sub(self.lost_in_pause) <= 1
+    }
+
     /// Share of probes that were lost without a pause of the reflector; `None` without probes.
     pub fn loss(&self) -> Option<f64> {
+        if self.is_paused() {
+            return None;
+        }
         let counts = &self.window.counts;
         let sent = counts.sent.saturating_sub(self.lost_in_pause);
         let lost = counts.lost.saturating_sub(self.lost_in_pause);

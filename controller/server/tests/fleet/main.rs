@@ -305,6 +305,18 @@ fn time_without_due_probes_is_no_gap() {
 }
 
 #[test]
+fn pair_of_a_paused_reflector_is_paused() {
+    let data = tempfile::tempdir().unwrap();
+    fill_quiet(data.path());
+    let server = Server::start(data);
+    for metric in ["p50", "loss"] {
+        let html = text(&server, &format!("/mesh?metric={metric}"));
+        let of_pair = cell(&html, "a", "c");
+        assert!(of_pair.ends_with(": paused"), "{metric}: {of_pair}");
+    }
+}
+
+#[test]
 fn large_mesh_is_one_page() {
     let data = tempfile::tempdir().unwrap();
     fill_mesh(data.path(), NODES);
