@@ -263,7 +263,7 @@ impl Reader<'_> {
                 !excluded.any(|(from_ns, to_ns)| *from_ns < end_ns && row.start_ns < *to_ns)
             });
             let error_ns = self.error_ns(quantity, stream, &rows, (from_ns, to_ns))?;
-            measured.push(measured_over(quantity, span, stream.interval_ns, &rows, error_ns));
+            measured.push(measured_over(quantity, span, stream, &rows, error_ns));
         }
         Ok(measured)
     }
@@ -305,7 +305,7 @@ impl Reader<'_> {
 fn measured_over(
     quantity: Quantity,
     span: Span,
-    interval_ns: i64,
+    stream: &ScheduledStream,
     rows: &[Row],
     error_ns: Option<u64>,
 ) -> Measured {
@@ -313,7 +313,7 @@ fn measured_over(
         return Measured { value: None, is_complete: false };
     };
     let sent = merged.counts.sent;
-    let due = span.ns() as f64 / interval_ns as f64;
+    let due = stream.active_ns(span.ns()) as f64 / stream.interval_ns as f64;
     let is_complete = sent as f64 >= due * MIN_SHARE;
     let exactly = |value: f64, n: u64| Some(Value { low: value, high: value, n });
     let value = match quantity {

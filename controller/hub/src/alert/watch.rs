@@ -11,9 +11,10 @@ use super::condition::{Condition, Quantity, Span, Statistic};
 use super::error::AlertError;
 use super::file::{AlertRules, Rule};
 use crate::error::HubError;
-use crate::period::SECOND_NS;
+use crate::period::{DAY_NS, SECOND_NS};
 use crate::query::measure;
-use crate::schedule::{NodeNames, Schedule, Selection};
+use crate::schedule::{NodeNames, Schedule, Selection, Window};
+use crate::spans::{join, length};
 use crate::store::HubTransaction;
 
 /// A stream of the newest schedule.
@@ -25,9 +26,32 @@ pub struct ScheduledStream {
     pub stream: Stream,
     /// Time between probes in nanoseconds.
     pub interval_ns: i64,
+    /// Daily windows; none: always.
+    pub windows: Vec<Window>,
 }
 
 impl ScheduledStream {
+    /// Returns the longest part of a time of this length in which probes are due, at the time of day with
+    /// most of them, in nanoseconds.
+    pub(super) fn active_ns(&self, length_ns: i64) -> i64 {
+        if self.windows.is_empty() {
+            return length_ns;
+        }
+        // The part is longest where the time begins or ends with a window. It looks back at most a day.
+        let windows = self.windows.iter();
+        let starts = windows.flat_map(|window| {
+            let start_ns = DAY_NS + i64::from(window.start_s) * SECOND_NS;
+            let end_ns = start_ns + i64::from(window.seconds()) * SECOND_NS;
+            [start_ns, end_ns.saturating_sub(length_ns)]
+        });
+        let active = starts.map(|from_ns| {
+            let to_ns = from_ns.saturating_add(length_ns);
+            let spans = self.windows.iter().flat_map(|window| window.spans(from_ns, to_ns));
+            length(&join(spans.collect()))
+        });
+        active.max().unwrap_or(0)
+    }
+
     /// The subject of alerts about it.
     pub fn subject(&self) -> Subject {
         Subject::Pair {
@@ -168,9 +192,13 @@ impl Fleet {
                 nodes.insert(node.clone());
                 nodes.insert(entry.reflector.clone());
                 left.push(entry.reflector.clone());
+                let windows = entry.windows.iter().map(|window| window.to_string().parse());
                 streams.push(ScheduledStream {
                     sender: node.clone(),
                     interval_ns: entry.interval.0.max(1),
+                    windows: windows
+                        .collect::<Result<_, _>>()
+                        .map_err(|error: String| HubError::stored("window", error))?,
                     stream: Stream { reflector: entry.reflector, protocol, entry: entry.name },
                 });
             }
@@ -285,21 +313,27 @@ fn support(
     stream: &ScheduledStream,
 ) -> Result<(), AlertError> {
     let Quantity::Delay(_, Statistic::Percentile(name, quantile)) = quantity else { return Ok(()) };
-    let sent = span.ns() / stream.interval_ns;
+    let active_ns = stream.active_ns(span.ns());
+    let sent = active_ns / stream.interval_ns;
     if quantile.rank(sent.unsigned_abs()).is_some() {
         return Ok(());
     }
     let needed = (1.0 / (1.0 - quantile.share())).round() as i64;
     let row = span.resolution().length_ns();
     let longer = needed.saturating_mul(stream.interval_ns).saturating_add(row - 1) / row * row;
+    // A daily window may end before.
+    let is_possible =
+        stream.windows.is_empty() || longer <= DAY_NS && stream.active_ns(longer) == longer;
+    let longer = is_possible.then(|| format!("a time of at least {}, or ", Nanos(longer)));
     let subject = stream.subject();
     Err(rule.error(format!(
-        "{name} over {} needs at least {needed} probes, but {subject} sends {sent} (one per {}); use a \
-         time of at least {}, or an interval of at most {}",
+        "{name} over {} needs at least {needed} probes, but {subject} sends {sent} (one per {}{}); use \
+         {}an interval of at most {}",
         Nanos(span.ns()),
         Nanos(stream.interval_ns),
-        Nanos(longer),
-        rounded(Nanos(span.ns() / needed)),
+        if stream.windows.is_empty() { "" } else { " in its daily windows" },
+        longer.unwrap_or_default(),
+        rounded(Nanos(active_ns / needed)),
     )))
 }
 
@@ -326,6 +360,7 @@ mod tests {
                 entry: name(&format!("mesh+{reflector}")),
             },
             interval_ns: seconds * SECOND_NS,
+            windows: Vec::new(),
         };
         let groups = [("core", vec!["a", "b"]), ("edge", vec!["b", "c"])];
         let groups = groups.map(|(name, of)| {
@@ -396,6 +431,28 @@ mod tests {
         );
         assert_eq!(watch("when = \"p99 > 20ms for 20m\"\n").problems, []);
         assert_eq!(watch("when = \"p95 > 20ms for 5m\"\n").problems, []);
+    }
+
+    #[test]
+    fn daily_windows_limit_the_probes_of_a_percentile() {
+        let mut fleet = fleet();
+        let windows = ["08:00-08:10", "08:05-08:12", "22:00-22:01"];
+        fleet.streams[2].windows = windows.map(|window| window.parse().unwrap()).into();
+        let active =
+            |minutes: i64| fleet.streams[2].active_ns(minutes * 60 * SECOND_NS) / (60 * SECOND_NS);
+        assert_eq!([5, 12, 30, 840, 1_440].map(active), [5, 12, 12, 13, 13]);
+        assert_eq!(fleet.streams[0].active_ns(5), 5);
+        // Across midnight.
+        fleet.streams[1].windows = vec!["23:00-02:00".parse().unwrap()];
+        assert_eq!(fleet.streams[1].active_ns(DAY_NS), 3 * 3_600 * SECOND_NS);
+        let rules = "version = 1\n[[alert]]\nname = \"x\"\nwhen = \"p99 > 20ms for 20m\"\n\
+                     pairs = [\"b:c\"]\n";
+        let watch = fleet.watches(&AlertRules::parse(rules).unwrap()).remove(0);
+        assert_eq!(
+            watch.problems[0].to_string(),
+            "alert 'x': p99 over 20min needs at least 100 probes, but b:c mesh sends 72 (one per 10s in \
+             its daily windows); use an interval of at most 7.2s"
+        );
     }
 
     #[test]

@@ -44,6 +44,7 @@ suite!(
     clock_years_ahead_is_undated_until_a_pairing,
     computed_rows_equal_the_merge_of_their_records,
     corrupt_record_among_a_thousand_is_kept_raw,
+    daily_window_completes_a_longer_condition,
     day_and_hour_are_recomputed_when_a_late_record_arrives,
     dropped_records_are_not_missing,
     duplicate_is_receipted_and_not_doubled,

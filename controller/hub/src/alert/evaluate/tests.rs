@@ -31,6 +31,7 @@ impl Bench {
             sender: name("a"),
             stream: Stream { reflector: name("b"), protocol: name("stamp"), entry: name("mesh+b") },
             interval_ns: SECOND_NS,
+            windows: Vec::new(),
         };
         let nodes = ["a", "b", "c"].map(name);
         let subjects = |rule: &Rule| match rule.when {
