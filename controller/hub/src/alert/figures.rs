@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::Name;
 
-use super::condition::{Clear, Condition, MAX_CONTACT_GAP_NS, Quantity, Span, Statistic, Value};
+use super::condition::{Condition, MAX_CONTACT_GAP_NS, Quantity, Span, Statistic, Value};
 use super::evaluate::{Figures, Measured, NodeFigures, StreamFigures, watched_for_silence};
 use super::file::{AlertRules, Rule};
 use super::maintenance::Maintenance;
@@ -101,7 +101,7 @@ pub(super) fn read(
             }
         }
     }
-    let spans = due.iter().map(|(rule, _, span, _)| span.ns().max(clear_span(rule, *span).ns()));
+    let spans = due.iter().map(|(rule, _, span, _)| span.ns().max(rule.clear_span(*span).ns()));
     let look_back_ns = spans.max().unwrap_or(0) + STATUS_NS;
     let mut reader = Reader {
         transaction,
@@ -128,14 +128,6 @@ fn end_of(span: Span, rules: &AlertRules, now_ns: i64) -> i64 {
     let length_ns = span.resolution().length_ns();
     let arrived_ns = now_ns.saturating_sub(rules.delay.0 + length_ns / 2);
     arrived_ns.div_euclid(span.step_ns()) * span.step_ns()
-}
-
-/// The time of the condition under which a rule clears.
-fn clear_span(rule: &Rule, when: Span) -> Span {
-    match rule.clear() {
-        Clear::Below { span: Some(other), .. } => other,
-        _ => when,
-    }
 }
 
 struct Reader<'a> {
@@ -175,7 +167,7 @@ impl Reader<'_> {
             states.get(&key(stream)).is_some_and(|state| state.phase == Phase::Firing)
         };
         let firing: Vec<ScheduledStream> = streams.iter().filter(is_firing).cloned().collect();
-        let clear_span = clear_span(rule, span);
+        let clear_span = rule.clear_span(span);
         let clear = self.measure(quantity, clear_span, &firing)?;
         let clear: BTreeMap<String, Measured> = firing.iter().map(key).zip(clear).collect();
         for (stream, when) in streams.iter().zip(when) {

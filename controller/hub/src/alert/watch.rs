@@ -213,7 +213,11 @@ impl Fleet {
             let mut problems = Vec::new();
             let subjects = match rule.when {
                 Condition::Above { quantity, span, .. } => self.streams(rule).map(|mut streams| {
-                    streams.retain(|stream| match support(rule, quantity, span, stream) {
+                    let spans = [span, rule.clear_span(span)];
+                    let check = |stream: &ScheduledStream| {
+                        spans.iter().try_for_each(|span| support(rule, quantity, *span, stream))
+                    };
+                    streams.retain(|stream| match check(stream) {
                         Ok(()) => true,
                         Err(problem) => {
                             problems.push(problem);
@@ -431,6 +435,20 @@ mod tests {
         );
         assert_eq!(watch("when = \"p99 > 20ms for 20m\"\n").problems, []);
         assert_eq!(watch("when = \"p95 > 20ms for 5m\"\n").problems, []);
+    }
+
+    #[test]
+    fn unsupported_percentile_to_clear_is_refused() {
+        let slow = "when = \"p99 > 20ms for 20m\"\npairs = [\"a:b\"]\n";
+        let clear = |span: &str| watch(&format!("{slow}clear = \"p99 < 15ms for {span}\"\n"));
+        assert_eq!(clear("2m").problems, []);
+        let short = clear("30s");
+        assert_eq!(short.subjects, Some(Subjects::Streams(Vec::new())));
+        assert_eq!(
+            short.problems[0].to_string(),
+            "alert 'x': p99 over 30s needs at least 100 probes, but a:b mesh sends 30 (one per 1s); \
+             use a time of at least 100s, or an interval of at most 300ms"
+        );
     }
 
     #[test]
