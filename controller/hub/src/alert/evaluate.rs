@@ -37,6 +37,8 @@ pub struct NodeFigures {
     pub heard_ns: Option<i64>,
     /// Whether maintenance was announced: silence means nothing.
     pub in_maintenance: bool,
+    /// End of the last announced maintenance in nanoseconds since 1970.
+    pub maintained_ns: Option<i64>,
     /// Whether its agent is paused.
     pub is_paused: bool,
 }
@@ -51,6 +53,9 @@ pub struct Figures {
     /// Time since which a hub has evaluated without a break, in nanoseconds since 1970. Nodes are not
     /// silent because no hub ran.
     pub since_ns: i64,
+    /// Time at which the newest schedule was applied, in nanoseconds since 1970. A node that was never
+    /// heard is not silent before.
+    pub applied_ns: Option<i64>,
 }
 
 /// Evaluates all rules at `now_ns`. Returns the states and what receivers are notified of.
@@ -115,10 +120,18 @@ impl Evaluation<'_> {
         self.figures.nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// Time since a node was heard.
-    fn silence_ns(&self, node: &Name) -> i64 {
+    /// Time since a node was heard, also during maintenance.
+    fn unheard_ns(&self, node: &Name) -> i64 {
         let heard_ns = self.node(node).heard_ns.unwrap_or(i64::MIN).max(self.figures.since_ns);
         self.now_ns.saturating_sub(heard_ns)
+    }
+
+    /// Time for which a node is silent without a reason.
+    fn silence_ns(&self, node: &Name) -> i64 {
+        let of = self.node(node);
+        let begins = [of.heard_ns.or(self.figures.applied_ns), of.maintained_ns];
+        let begin_ns = begins.into_iter().flatten().max().unwrap_or(i64::MIN);
+        self.unheard_ns(node).min(self.now_ns.saturating_sub(begin_ns))
     }
 
     fn emit(
@@ -304,7 +317,9 @@ impl Evaluation<'_> {
             let heard_ns = self.node(node).heard_ns.unwrap_or(i64::MIN);
             let contact = state.nodes.get(node).copied();
             let next = match contact {
-                Some(Contact::Silent | Contact::Heard(_)) if *silence_ns >= MAX_CONTACT_GAP_NS => {
+                Some(Contact::Silent | Contact::Heard(_))
+                    if self.unheard_ns(node) >= MAX_CONTACT_GAP_NS =>
+                {
                     Contact::Silent
                 }
                 Some(Contact::Silent) => Contact::Heard(heard_ns),

@@ -10,7 +10,7 @@ use super::evaluate::{Figures, Measured, NodeFigures, StreamFigures, watched_for
 use super::file::{AlertRules, Rule};
 use super::maintenance::Maintenance;
 use super::state::{AlertStates, Phase};
-use super::watch::{ScheduledStream, Subjects, Watch, alert_key};
+use super::watch::{Fleet, ScheduledStream, Subjects, Watch, alert_key};
 use crate::coverage::{ClockBounds, VALID_NS};
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
@@ -65,7 +65,7 @@ pub(super) struct Read {
 /// Reads the figures of all rules whose time has moved on.
 pub(super) fn read(
     transaction: &mut dyn HubTransaction,
-    (rules, watches): (&AlertRules, &[Watch]),
+    (rules, fleet, watches): (&AlertRules, &Fleet, &[Watch]),
     states: &AlertStates,
     maintenance: &BTreeMap<Name, Vec<Maintenance>>,
     memory: &mut Memory,
@@ -74,7 +74,7 @@ pub(super) fn read(
     let silence = watched_for_silence(watches);
     let mut changed_gaps = BTreeSet::new();
     let mut numbers: BTreeMap<Name, NodeId> = BTreeMap::new();
-    let mut figures = Figures { since_ns, ..Figures::default() };
+    let mut figures = Figures { since_ns, applied_ns: fleet.applied_ns, ..Figures::default() };
     for node in transaction.nodes()? {
         if let Some(heard_ns) = node.last_arrival_ns
             && memory.note(&node.name, heard_ns)
@@ -87,7 +87,10 @@ pub(super) fn read(
     }
     for (node, announced) in maintenance {
         let is_active = announced.iter().any(|maintenance| maintenance.is_at(now_ns));
-        figures.nodes.entry(node.clone()).or_default().in_maintenance = is_active;
+        let ended = announced.iter().map(|it| it.span().1).filter(|end_ns| *end_ns <= now_ns);
+        let of_node = figures.nodes.entry(node.clone()).or_default();
+        of_node.in_maintenance = is_active;
+        of_node.maintained_ns = ended.max();
     }
     let mut due: Vec<(&Rule, Quantity, Span, &[ScheduledStream])> = Vec::new();
     for watch in watches {

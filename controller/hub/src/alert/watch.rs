@@ -151,6 +151,8 @@ impl Watch {
 pub struct Fleet {
     /// Version of the schedule; `None` if none was applied.
     pub version: Option<u64>,
+    /// Time at which it was applied, in nanoseconds since 1970.
+    pub applied_ns: Option<i64>,
     groups: BTreeMap<String, Vec<String>>,
     nodes: BTreeSet<Name>,
     streams: Vec<ScheduledStream>,
@@ -168,6 +170,7 @@ impl Fleet {
     ) -> Result<Self, HubError> {
         let Some(version) = transaction.newest_version()? else { return Ok(Self::default()) };
         let applied = transaction.schedules()?.into_iter().find(|it| it.version == version);
+        let applied_ns = applied.as_ref().map(|applied| applied.applied_ns);
         let text = applied.map(|applied| applied.text).unwrap_or_default();
         let schedule =
             Schedule::parse(&text).map_err(|error| HubError::stored("schedule", error))?;
@@ -204,7 +207,7 @@ impl Fleet {
             }
         }
         streams.sort_unstable();
-        Ok(Self { version: Some(version), groups: schedule.groups, nodes, streams })
+        Ok(Self { version: Some(version), applied_ns, groups: schedule.groups, nodes, streams })
     }
 
     /// Returns what rules watch. Problems of a rule do not affect the others.
@@ -372,6 +375,7 @@ mod tests {
         });
         Fleet {
             version: Some(3),
+            applied_ns: None,
             groups: groups.into(),
             nodes: ["a", "b", "c"].map(name).into(),
             streams: vec![stream("a", "b", 1), stream("b", "a", 1), stream("b", "c", 10)],

@@ -195,6 +195,50 @@ pub(crate) fn silent_site_makes_one_message(create: Create<'_>) {
     assert!(stored[0].message().subject.ends_with("gone site hall 3 nodes silent"));
 }
 
+pub(crate) fn node_of_a_new_schedule_is_not_silent_at_once(create: Create<'_>) {
+    let mut store = create();
+    prepare(&mut *store, GONE);
+    let mut evaluator = evaluator();
+    let mut agents = ["a", "b", "c"].map(|node| Agent::new(node, 1, 1, NOW));
+    let mut fired = Vec::new();
+    for minute in 0..80 {
+        let now = NOW + minute * MINUTE;
+        for agent in &mut agents {
+            let status = agent.status();
+            deliver_at(&mut *store, &agent.node, &message([&status]), now).unwrap();
+        }
+        if minute == 60 {
+            let node = "[nodes.d]\naddress = \"192.0.2.4\"\n[[measure]]";
+            let with_d = SCHEDULE.replace("[[measure]]", node);
+            apply_schedule(&mut *store, now, &with_d);
+        }
+        let emitted = round(&mut evaluator, &mut *store, now);
+        fired.extend(emitted.into_iter().map(|text| (minute, text)));
+    }
+    assert_eq!(fired, [(75, "gone fired node d".to_owned())]);
+}
+
+pub(crate) fn silence_counts_from_the_end_of_maintenance(create: Create<'_>) {
+    let mut store = create();
+    prepare(&mut *store, GONE);
+    let mut evaluator = evaluator();
+    for node in ["a", "b", "c"] {
+        let mut agent = Agent::new(node, 1, 1, NOW);
+        let status = agent.status();
+        deliver_at(&mut *store, &agent.node, &message([&status]), NOW).unwrap();
+        let (reason, author) = ("move".to_owned(), "me".to_owned());
+        let (from_ns, to_ns) = (NOW + MINUTE, NOW + 60 * MINUTE);
+        let maintenance = Maintenance { from_ns, to_ns, reason, author };
+        announce(&mut *store, &agent.node, maintenance).unwrap();
+    }
+    let mut fired = Vec::new();
+    for minute in 0..80 {
+        let emitted = round(&mut evaluator, &mut *store, NOW + minute * MINUTE);
+        fired.extend(emitted.into_iter().map(|text| (minute, text)));
+    }
+    assert_eq!(fired, [(75, "gone fired site hall".to_owned())]);
+}
+
 pub(crate) fn daily_window_completes_a_longer_condition(create: Create<'_>) {
     let mut store = create();
     prepare(&mut *store, &SLOW.replace("p99 > 20ms for 5m", "loss > 50% for 2h"));

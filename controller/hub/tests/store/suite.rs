@@ -21,8 +21,9 @@ use crate::state::{TestStore, rows, state};
 pub(crate) use crate::alerts::{
     alert_fires_and_clears_on_stored_records, daily_window_completes_a_longer_condition,
     late_data_sends_no_message, message_is_given_up_after_a_day,
-    message_is_kept_until_it_is_delivered, paused_reflector_and_maintenance_suppress,
-    second_hub_takes_over_when_the_lease_ends, silent_site_makes_one_message,
+    message_is_kept_until_it_is_delivered, node_of_a_new_schedule_is_not_silent_at_once,
+    paused_reflector_and_maintenance_suppress, second_hub_takes_over_when_the_lease_ends,
+    silence_counts_from_the_end_of_maintenance, silent_site_makes_one_message,
 };
 
 type Create<'a> = &'a dyn Fn() -> TestStore;

@@ -63,8 +63,12 @@ impl Bench {
             }
             _ => None,
         });
-        let figures =
-            Figures { streams: streams.collect(), nodes: self.nodes.clone(), since_ns: START };
+        let figures = Figures {
+            streams: streams.collect(),
+            nodes: self.nodes.clone(),
+            since_ns: START,
+            applied_ns: None,
+        };
         let (states, transitions) =
             evaluate(&self.rules, &self.watches, &self.states, &figures, self.now_ns);
         self.states = states;
