@@ -250,6 +250,7 @@ impl Evaluation<'_> {
             notified_ns,
             value: Some(value),
             nodes: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
         };
         if figures.when.is_complete && is_alive && !self.is_too_soon(state.as_ref()) {
             next.phase = Phase::Firing;
@@ -289,6 +290,7 @@ impl Evaluation<'_> {
                     notified_ns: state.as_ref().and_then(|state| state.notified_ns),
                     value: None,
                     nodes,
+                    unnamed: BTreeMap::new(),
                 };
                 if !is_too_soon {
                     next.phase = Phase::Firing;
@@ -312,7 +314,6 @@ impl Evaluation<'_> {
     ) {
         let Clear::Heard(heard_for_ns) = rule.clear() else { return };
         state.nodes.retain(|node, _| site.nodes.contains(node));
-        let mut joined = Vec::new();
         for (node, silence_ns) in active {
             let heard_ns = self.node(node).heard_ns.unwrap_or(i64::MIN);
             let contact = state.nodes.get(node).copied();
@@ -329,7 +330,9 @@ impl Evaluation<'_> {
                     Contact::Back
                 }
                 None | Some(Contact::Back) if *silence_ns >= limit_ns => {
-                    joined.extend(contact.is_none().then(|| node.clone()));
+                    let kind =
+                        if contact.is_none() { EventKind::Fired } else { EventKind::Reminder };
+                    state.unnamed.insert(node.clone(), kind);
                     Contact::Silent
                 }
                 None => continue,
@@ -348,22 +351,37 @@ impl Evaluation<'_> {
             let nodes = named(&state, |_| true);
             self.emit(EventKind::Cleared, &state, nodes, None);
             let (since_ns, notified_ns) = (self.now_ns, Some(self.now_ns));
-            let cleared = AlertState { phase: Phase::Cleared, since_ns, notified_ns, ..state };
+            let unnamed = BTreeMap::new();
+            let cleared =
+                AlertState { phase: Phase::Cleared, since_ns, notified_ns, unnamed, ..state };
             self.states.insert(key.clone(), cleared);
             return self.rest(key);
         }
-        // Nodes that failed together are in the message that was sent.
+        let is_active = |node: &Name| active.iter().any(|(active, _)| active == node);
+        let left: Vec<Name> = left.into_iter().filter(is_active).collect();
+        let nodes = &state.nodes;
+        state.unnamed.retain(|node, _| nodes.get(node).is_some_and(|it| *it != Contact::Back));
+        let silent = |node: &Name| nodes.get(node) == Some(&Contact::Silent) && is_active(node);
+        let unnamed = |kind: EventKind| -> Vec<Name> {
+            let of = state.unnamed.iter().filter(|(node, of)| **of == kind && silent(node));
+            of.map(|(node, _)| node.clone()).collect()
+        };
+        let (joined, returned) = (unnamed(EventKind::Fired), unnamed(EventKind::Reminder));
+        // Nodes that fail within minutes of each other share a message.
         let fired_ns = state.fired_ns.unwrap_or(self.now_ns);
+        let notified_ns = state.notified_ns.unwrap_or(state.since_ns);
+        let since_ns = self.now_ns.saturating_sub(notified_ns);
         if !joined.is_empty() && self.now_ns.saturating_sub(fired_ns) > MAX_CONTACT_GAP_NS {
+            state.unnamed.retain(|node, _| !joined.contains(node));
             state.fired_ns = Some(self.now_ns);
             state.notified_ns = Some(self.now_ns);
             self.emit(EventKind::Fired, &state, joined, None);
-        } else {
-            let is_active = |node: &Name| active.iter().any(|(active, _)| active == node);
-            let left: Vec<Name> = left.into_iter().filter(is_active).collect();
-            if !left.is_empty() {
-                self.remind(&mut state, left);
-            }
+        } else if !returned.is_empty() && since_ns >= self.rules.notify_interval.0 {
+            state.unnamed.retain(|node, _| !returned.contains(node));
+            state.notified_ns = Some(self.now_ns);
+            self.emit(EventKind::Reminder, &state, left, None);
+        } else if !left.is_empty() {
+            self.remind(&mut state, left);
         }
         self.states.insert(key, state);
     }

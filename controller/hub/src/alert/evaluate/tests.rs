@@ -230,6 +230,38 @@ fn node_that_fails_later_has_a_message_of_its_own() {
 }
 
 #[test]
+fn node_that_fails_some_minutes_later_is_named() {
+    let mut bench = Bench::new(&GONE.replace("15m", "7m"));
+    let mut emitted = Vec::new();
+    for minute in 0..30 {
+        // Node a fails at once, node b 5 min later.
+        bench.pass(MINUTE, if minute < 5 { &["b", "c"] } else { &["c"] });
+        let messages = bench.evaluate(None, false).into_iter();
+        emitted.extend(messages.map(|message| (minute, message)));
+    }
+    let expected = [(6, "gone fired a".to_owned()), (14, "gone fired b".to_owned())];
+    assert_eq!(emitted, expected, "nodes that fail within minutes share the second message");
+}
+
+#[test]
+fn node_that_fails_again_has_a_message() {
+    let mut bench = Bench::new(&format!("notify_interval = \"1h\"\n{GONE}"));
+    let mut emitted = Vec::new();
+    for minute in 0..600 {
+        // Node a stays down; node b fails for 20 min in each half hour, after the first.
+        let is_down = minute >= 30 && minute % 30 < 20;
+        bench.pass(MINUTE, if is_down { &["c"] } else { &["b", "c"] });
+        let messages = bench.evaluate(None, false).into_iter();
+        emitted.extend(messages.map(|message| (minute, message)));
+    }
+    let (first, again) = emitted.split_at(2);
+    assert_eq!(first, [(14, "gone fired a".to_owned()), (44, "gone fired b".to_owned())]);
+    let minutes: Vec<_> = again.iter().map(|(minute, _)| *minute).collect();
+    assert_eq!(minutes, [104, 164, 224, 284, 344, 404, 464, 524, 584], "{again:?}");
+    assert!(again.iter().all(|(_, message)| message == "gone reminder a,b"), "{again:?}");
+}
+
+#[test]
 fn nodes_are_not_silent_because_no_hub_ran() {
     let mut bench = Bench::new(GONE);
     for node in ["a", "b", "c"] {
