@@ -42,7 +42,7 @@ pub use dating::{ClockPairing, is_plausible};
 pub use error::{Cause, HubError};
 pub use incarnation::{IncarnationState, SimultaneousAgents, Source, simultaneous_agents};
 pub use ingest::{expire, ingest, store_unknown_versions};
-pub use mesh::{MAX_CURRENT_NS, MAX_SHOWN_NS, Mesh, MeshFigures, MeshStream, mesh};
+pub use mesh::{MAX_CURRENT_NS, MAX_SHOWN_NS, Mesh, MeshFigures, MeshStream, ProbeCoverage, mesh};
 pub use object::{
     NodeReport, nodes_object, query_object, samples_object, schedule_object, schedules_object,
     time_text,

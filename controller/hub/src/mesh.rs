@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::{Name, NodeSchedule, Stream};
 
-use crate::coverage::FleetHistory;
+use crate::coverage::{ExpectedProbes, FleetHistory};
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
 use crate::row::StreamId;
@@ -14,6 +14,9 @@ use crate::window::{Window, WindowFigures};
 /// Age of the newest interval above which a window is no longer current. A row of 5 min arrives within
 /// 6 min of its end.
 pub const MAX_CURRENT_NS: i64 = 20 * 60 * SECOND_NS;
+
+/// Time after the end of an interval by which its records have arrived, as on the page of a pair.
+const ARRIVAL_NS: i64 = 11 * 60 * SECOND_NS;
 
 /// Age of the newest interval above which a stream is not in the mesh.
 pub const MAX_SHOWN_NS: i64 = 7 * DAY_NS;
@@ -40,6 +43,38 @@ pub struct MeshStream {
     pub stream: Stream,
     /// Its figures; `None` if the hub has none yet.
     pub figures: Option<MeshFigures>,
+    /// Its probes of the last hour or day, also if nothing arrived; `None` if none were due.
+    pub coverage: Option<ProbeCoverage>,
+}
+
+/// Probes of a stream in the last hour or day whose records should have arrived.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbeCoverage {
+    /// Number of probes that were due.
+    pub due: f64,
+    /// Number of them that are in the rows. The probes of a window that ended early count as even over
+    /// its time.
+    pub measured: f64,
+}
+
+impl ProbeCoverage {
+    /// Returns the coverage in [from, to), or in the window if that ends later; `None` if no probe was due.
+    fn new(
+        expected: &ExpectedProbes,
+        window: Option<&WindowFigures>,
+        (from_ns, to_ns): (i64, i64),
+    ) -> Option<Self> {
+        let current = window.filter(|window| window.to_ns >= to_ns);
+        let (start, end) = current.map_or((from_ns, to_ns), |it| (it.from_ns, it.to_ns));
+        let due = expected.in_span(start, end).filter(|due| *due > 0.0)?;
+        let measured = window.map_or(0.0, |window| {
+            let outside_ns = start.saturating_sub(window.from_ns);
+            let length_ns = window.to_ns.saturating_sub(window.from_ns).max(1);
+            let share = 1.0 - outside_ns as f64 / length_ns as f64;
+            window.counts.due() as f64 * share.clamp(0.0, 1.0)
+        });
+        Some(Self { due, measured: measured.min(due) })
+    }
 }
 
 /// Figures of a stream.
@@ -70,8 +105,18 @@ impl MeshFigures {
         Some((self.window.counts.due() as f64 / due).min(1.0))
     }
 
+    /// Whether the reflector was paused all the time, so that neither delays nor loss are known.
+    pub const fn is_paused(&self) -> bool {
+        let counts = &self.window.counts;
+        // The phase of a stream is random, so a probe more or less is due.
+        self.lost_in_pause > 0 && counts.sent.saturating_sub(self.lost_in_pause) <= 1
+    }
+
     /// Share of probes that were lost without a pause of the reflector; `None` without probes.
     pub fn loss(&self) -> Option<f64> {
+        if self.is_paused() {
+            return None;
+        }
         let counts = &self.window.counts;
         let sent = counts.sent.saturating_sub(self.lost_in_pause);
         let lost = counts.lost.saturating_sub(self.lost_in_pause);
@@ -99,13 +144,17 @@ pub fn mesh(
             mesh.paused.insert(node.name);
         }
     }
-    let names: BTreeSet<Name> = known
-        .iter()
-        .flat_map(|sent| [sent.sender.clone(), sent.stream.reflector.clone()])
+    let of_known = known.iter().map(|sent| (&sent.sender, &sent.stream));
+    let of_schedule = missing.iter().map(|(sender, stream)| (sender, stream));
+    let names: BTreeSet<Name> = of_known
+        .chain(of_schedule)
+        .flat_map(|(sender, stream)| [sender.clone(), stream.reflector.clone()])
         .collect();
     // One stream that ended long ago must not demand the history of all nodes since then.
     let from_ns = now_ns.saturating_sub(window.length_ns()).saturating_sub(MAX_CURRENT_NS);
     let mut history = FleetHistory::read(transaction, &names, (from_ns, now_ns))?;
+    let arrived_ns = now_ns.saturating_sub(ARRIVAL_NS);
+    let arrived = (arrived_ns.saturating_sub(window.length_ns()), arrived_ns);
     for SentStream { id, sender, stream } in known {
         let of_schedule = (sender, stream);
         let is_scheduled = missing.remove(&of_schedule);
@@ -120,21 +169,22 @@ pub fn mesh(
         if figures.is_none() && !is_scheduled {
             continue;
         }
-        let figures = match figures {
-            Some(of) if of.from_ns < from_ns => {
-                Some(MeshFigures { window: of, due: None, lost_in_pause: 0, error_ns: None })
+        let expected = history.expected(transaction, &sender, &stream)?;
+        let coverage = ProbeCoverage::new(&expected, figures.as_ref(), arrived);
+        let figures = figures.map(|of| {
+            if of.from_ns < from_ns {
+                MeshFigures { window: of, due: None, lost_in_pause: 0, error_ns: None }
+            } else {
+                measured(&expected, &history, &stream, of)
             }
-            Some(of) => Some(measured(transaction, &mut history, &sender, &stream, of)?),
-            None => None,
-        };
-        mesh.streams.push(MeshStream { sender, stream, figures });
+        });
+        mesh.streams.push(MeshStream { sender, stream, figures, coverage });
     }
-    let missing = missing.into_iter();
-    mesh.streams.extend(missing.map(|(sender, stream)| MeshStream {
-        sender,
-        stream,
-        figures: None,
-    }));
+    for (sender, stream) in missing {
+        let expected = history.expected(transaction, &sender, &stream)?;
+        let coverage = ProbeCoverage::new(&expected, None, arrived);
+        mesh.streams.push(MeshStream { sender, stream, figures: None, coverage });
+    }
     mesh.streams.sort_unstable_by(|a, b| (&a.sender, &a.stream).cmp(&(&b.sender, &b.stream)));
     Ok(mesh)
 }
@@ -144,19 +194,17 @@ const fn is_hidden(figures: &WindowFigures, now_ns: i64) -> bool {
 }
 
 fn measured(
-    transaction: &mut dyn HubTransaction,
-    history: &mut FleetHistory,
-    sender: &Name,
+    expected: &ExpectedProbes,
+    history: &FleetHistory,
     stream: &Stream,
     window: WindowFigures,
-) -> Result<MeshFigures, HubError> {
-    let expected = history.expected(transaction, sender, stream)?;
+) -> MeshFigures {
     let (from_ns, to_ns) = (window.from_ns, window.to_ns);
     let due = expected.in_span(from_ns, to_ns);
     let unanswerable = expected.unanswerable(from_ns, to_ns).round() as u64;
     let lost_in_pause = unanswerable.min(window.counts.lost);
     let error_ns = history.error_ns(&window.clock, &stream.reflector, from_ns, to_ns);
-    Ok(MeshFigures { window, due, lost_in_pause, error_ns })
+    MeshFigures { window, due, lost_in_pause, error_ns }
 }
 
 /// Returns the streams of the newest schedule, also of senders without any record.

@@ -98,6 +98,8 @@ pub struct Figures {
     /// Lost probes that the paused reflector explains: those that were due during its pauses, at most
     /// all lost ones.
     pub lost_in_pause: u64,
+    /// Number of probes that were due; `None` if unknown.
+    pub due: Option<f64>,
     /// Share of due probes that are in the rows, from 0 to 1; `None` if unknown, none were due, or rows
     /// of the span are older than their retention.
     pub coverage: Option<f64>,
@@ -292,6 +294,7 @@ fn answer(
             counts,
             lost_in_pause: (expected.unanswerable(from_ns, to_ns.min(now_ns)).round() as u64)
                 .min(counts.lost),
+            due: expected.in_span(from_ns, to_ns.min(now_ns)),
             coverage: expected
                 .coverage(from_ns, to_ns.min(now_ns), counts.due())
                 .filter(|_| from_ns >= kept_from_ns),

@@ -14,7 +14,7 @@ pub(crate) struct FleetNode {
     /// What the hub knows about it.
     pub(crate) report: NodeReport,
     /// Share of the probes that were due in the last hour of its streams that the hub has, from 0 to
-    /// 1; `None` if unknown.
+    /// 1; `None` if none were due.
     pub(crate) coverage: Option<f64>,
 }
 
@@ -32,15 +32,14 @@ pub(crate) fn nodes(
     Ok(reports.map(node).collect())
 }
 
-/// Coverage by sender.
+/// Coverage by sender. A stream of the schedule without records counts as not covered.
 pub(crate) fn coverage(mesh: &Mesh) -> BTreeMap<Name, f64> {
     let mut sums: BTreeMap<&Name, (f64, f64)> = BTreeMap::new();
     for stream in &mesh.streams {
-        let Some(figures) = &stream.figures else { continue };
-        let Some(due) = figures.due.filter(|due| *due > 0.0) else { continue };
+        let Some(coverage) = stream.coverage else { continue };
         let sum = sums.entry(&stream.sender).or_default();
-        sum.0 += (figures.window.counts.due() as f64).min(due);
-        sum.1 += due;
+        sum.0 += coverage.measured;
+        sum.1 += coverage.due;
     }
     sums.into_iter().map(|(name, (measured, due))| (name.clone(), measured / due)).collect()
 }

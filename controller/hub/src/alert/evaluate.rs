@@ -37,6 +37,8 @@ pub struct NodeFigures {
     pub heard_ns: Option<i64>,
     /// Whether maintenance was announced: silence means nothing.
     pub in_maintenance: bool,
+    /// End of the last announced maintenance in nanoseconds since 1970.
+    pub maintained_ns: Option<i64>,
     /// Whether its agent is paused.
     pub is_paused: bool,
 }
@@ -51,6 +53,9 @@ pub struct Figures {
     /// Time since which a hub has evaluated without a break, in nanoseconds since 1970. Nodes are not
     /// silent because no hub ran.
     pub since_ns: i64,
+    /// Time at which the newest schedule was applied, in nanoseconds since 1970. A node that was never
+    /// heard is not silent before.
+    pub applied_ns: Option<i64>,
 }
 
 /// Evaluates all rules at `now_ns`. Returns the states and what receivers are notified of.
@@ -115,10 +120,18 @@ impl Evaluation<'_> {
         self.figures.nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// Time since a node was heard.
-    fn silence_ns(&self, node: &Name) -> i64 {
+    /// Time since a node was heard, also during maintenance.
+    fn unheard_ns(&self, node: &Name) -> i64 {
         let heard_ns = self.node(node).heard_ns.unwrap_or(i64::MIN).max(self.figures.since_ns);
         self.now_ns.saturating_sub(heard_ns)
+    }
+
+    /// Time for which a node is silent without a reason.
+    fn silence_ns(&self, node: &Name) -> i64 {
+        let of = self.node(node);
+        let begins = [of.heard_ns.or(self.figures.applied_ns), of.maintained_ns];
+        let begin_ns = begins.into_iter().flatten().max().unwrap_or(i64::MIN);
+        self.unheard_ns(node).min(self.now_ns.saturating_sub(begin_ns))
     }
 
     fn emit(
@@ -237,6 +250,7 @@ impl Evaluation<'_> {
             notified_ns,
             value: Some(value),
             nodes: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
         };
         if figures.when.is_complete && is_alive && !self.is_too_soon(state.as_ref()) {
             next.phase = Phase::Firing;
@@ -276,6 +290,7 @@ impl Evaluation<'_> {
                     notified_ns: state.as_ref().and_then(|state| state.notified_ns),
                     value: None,
                     nodes,
+                    unnamed: BTreeMap::new(),
                 };
                 if !is_too_soon {
                     next.phase = Phase::Firing;
@@ -299,12 +314,13 @@ impl Evaluation<'_> {
     ) {
         let Clear::Heard(heard_for_ns) = rule.clear() else { return };
         state.nodes.retain(|node, _| site.nodes.contains(node));
-        let mut joined = Vec::new();
         for (node, silence_ns) in active {
             let heard_ns = self.node(node).heard_ns.unwrap_or(i64::MIN);
             let contact = state.nodes.get(node).copied();
             let next = match contact {
-                Some(Contact::Silent | Contact::Heard(_)) if *silence_ns >= MAX_CONTACT_GAP_NS => {
+                Some(Contact::Silent | Contact::Heard(_))
+                    if self.unheard_ns(node) >= MAX_CONTACT_GAP_NS =>
+                {
                     Contact::Silent
                 }
                 Some(Contact::Silent) => Contact::Heard(heard_ns),
@@ -314,7 +330,9 @@ impl Evaluation<'_> {
                     Contact::Back
                 }
                 None | Some(Contact::Back) if *silence_ns >= limit_ns => {
-                    joined.extend(contact.is_none().then(|| node.clone()));
+                    let kind =
+                        if contact.is_none() { EventKind::Fired } else { EventKind::Reminder };
+                    state.unnamed.insert(node.clone(), kind);
                     Contact::Silent
                 }
                 None => continue,
@@ -333,22 +351,37 @@ impl Evaluation<'_> {
             let nodes = named(&state, |_| true);
             self.emit(EventKind::Cleared, &state, nodes, None);
             let (since_ns, notified_ns) = (self.now_ns, Some(self.now_ns));
-            let cleared = AlertState { phase: Phase::Cleared, since_ns, notified_ns, ..state };
+            let unnamed = BTreeMap::new();
+            let cleared =
+                AlertState { phase: Phase::Cleared, since_ns, notified_ns, unnamed, ..state };
             self.states.insert(key.clone(), cleared);
             return self.rest(key);
         }
-        // Nodes that failed together are in the message that was sent.
+        let is_active = |node: &Name| active.iter().any(|(active, _)| active == node);
+        let left: Vec<Name> = left.into_iter().filter(is_active).collect();
+        let nodes = &state.nodes;
+        state.unnamed.retain(|node, _| nodes.get(node).is_some_and(|it| *it != Contact::Back));
+        let silent = |node: &Name| nodes.get(node) == Some(&Contact::Silent) && is_active(node);
+        let unnamed = |kind: EventKind| -> Vec<Name> {
+            let of = state.unnamed.iter().filter(|(node, of)| **of == kind && silent(node));
+            of.map(|(node, _)| node.clone()).collect()
+        };
+        let (joined, returned) = (unnamed(EventKind::Fired), unnamed(EventKind::Reminder));
+        // Nodes that fail within minutes of each other share a message.
         let fired_ns = state.fired_ns.unwrap_or(self.now_ns);
+        let notified_ns = state.notified_ns.unwrap_or(state.since_ns);
+        let since_ns = self.now_ns.saturating_sub(notified_ns);
         if !joined.is_empty() && self.now_ns.saturating_sub(fired_ns) > MAX_CONTACT_GAP_NS {
+            state.unnamed.retain(|node, _| !joined.contains(node));
             state.fired_ns = Some(self.now_ns);
             state.notified_ns = Some(self.now_ns);
             self.emit(EventKind::Fired, &state, joined, None);
-        } else {
-            let is_active = |node: &Name| active.iter().any(|(active, _)| active == node);
-            let left: Vec<Name> = left.into_iter().filter(is_active).collect();
-            if !left.is_empty() {
-                self.remind(&mut state, left);
-            }
+        } else if !returned.is_empty() && since_ns >= self.rules.notify_interval.0 {
+            state.unnamed.retain(|node, _| !returned.contains(node));
+            state.notified_ns = Some(self.now_ns);
+            self.emit(EventKind::Reminder, &state, left, None);
+        } else if !left.is_empty() {
+            self.remind(&mut state, left);
         }
         self.states.insert(key, state);
     }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::Name;
 
-use super::condition::{Clear, Condition, MAX_CONTACT_GAP_NS, Quantity, Span, Statistic, Value};
+use super::condition::{Condition, MAX_CONTACT_GAP_NS, Quantity, Span, Statistic, Value};
 use super::evaluate::{Figures, Measured, NodeFigures, StreamFigures, watched_for_silence};
 use super::file::{AlertRules, Rule};
 use super::maintenance::Maintenance;
 use super::state::{AlertStates, Phase};
-use super::watch::{ScheduledStream, Subjects, Watch, alert_key};
+use super::watch::{Fleet, ScheduledStream, Subjects, Watch, alert_key};
 use crate::coverage::{ClockBounds, VALID_NS};
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
@@ -65,7 +65,7 @@ pub(super) struct Read {
 /// Reads the figures of all rules whose time has moved on.
 pub(super) fn read(
     transaction: &mut dyn HubTransaction,
-    (rules, watches): (&AlertRules, &[Watch]),
+    (rules, fleet, watches): (&AlertRules, &Fleet, &[Watch]),
     states: &AlertStates,
     maintenance: &BTreeMap<Name, Vec<Maintenance>>,
     memory: &mut Memory,
@@ -74,7 +74,7 @@ pub(super) fn read(
     let silence = watched_for_silence(watches);
     let mut changed_gaps = BTreeSet::new();
     let mut numbers: BTreeMap<Name, NodeId> = BTreeMap::new();
-    let mut figures = Figures { since_ns, ..Figures::default() };
+    let mut figures = Figures { since_ns, applied_ns: fleet.applied_ns, ..Figures::default() };
     for node in transaction.nodes()? {
         if let Some(heard_ns) = node.last_arrival_ns
             && memory.note(&node.name, heard_ns)
@@ -87,7 +87,10 @@ pub(super) fn read(
     }
     for (node, announced) in maintenance {
         let is_active = announced.iter().any(|maintenance| maintenance.is_at(now_ns));
-        figures.nodes.entry(node.clone()).or_default().in_maintenance = is_active;
+        let ended = announced.iter().map(|it| it.span().1).filter(|end_ns| *end_ns <= now_ns);
+        let of_node = figures.nodes.entry(node.clone()).or_default();
+        of_node.in_maintenance = is_active;
+        of_node.maintained_ns = ended.max();
     }
     let mut due: Vec<(&Rule, Quantity, Span, &[ScheduledStream])> = Vec::new();
     for watch in watches {
@@ -101,7 +104,7 @@ pub(super) fn read(
             }
         }
     }
-    let spans = due.iter().map(|(rule, _, span, _)| span.ns().max(clear_span(rule, *span).ns()));
+    let spans = due.iter().map(|(rule, _, span, _)| span.ns().max(rule.clear_span(*span).ns()));
     let look_back_ns = spans.max().unwrap_or(0) + STATUS_NS;
     let mut reader = Reader {
         transaction,
@@ -128,14 +131,6 @@ fn end_of(span: Span, rules: &AlertRules, now_ns: i64) -> i64 {
     let length_ns = span.resolution().length_ns();
     let arrived_ns = now_ns.saturating_sub(rules.delay.0 + length_ns / 2);
     arrived_ns.div_euclid(span.step_ns()) * span.step_ns()
-}
-
-/// The time of the condition under which a rule clears.
-fn clear_span(rule: &Rule, when: Span) -> Span {
-    match rule.clear() {
-        Clear::Below { span: Some(other), .. } => other,
-        _ => when,
-    }
 }
 
 struct Reader<'a> {
@@ -175,7 +170,7 @@ impl Reader<'_> {
             states.get(&key(stream)).is_some_and(|state| state.phase == Phase::Firing)
         };
         let firing: Vec<ScheduledStream> = streams.iter().filter(is_firing).cloned().collect();
-        let clear_span = clear_span(rule, span);
+        let clear_span = rule.clear_span(span);
         let clear = self.measure(quantity, clear_span, &firing)?;
         let clear: BTreeMap<String, Measured> = firing.iter().map(key).zip(clear).collect();
         for (stream, when) in streams.iter().zip(when) {
@@ -263,7 +258,7 @@ impl Reader<'_> {
                 !excluded.any(|(from_ns, to_ns)| *from_ns < end_ns && row.start_ns < *to_ns)
             });
             let error_ns = self.error_ns(quantity, stream, &rows, (from_ns, to_ns))?;
-            measured.push(measured_over(quantity, span, stream.interval_ns, &rows, error_ns));
+            measured.push(measured_over(quantity, span, stream, &rows, error_ns));
         }
         Ok(measured)
     }
@@ -305,7 +300,7 @@ impl Reader<'_> {
 fn measured_over(
     quantity: Quantity,
     span: Span,
-    interval_ns: i64,
+    stream: &ScheduledStream,
     rows: &[Row],
     error_ns: Option<u64>,
 ) -> Measured {
@@ -313,7 +308,7 @@ fn measured_over(
         return Measured { value: None, is_complete: false };
     };
     let sent = merged.counts.sent;
-    let due = span.ns() as f64 / interval_ns as f64;
+    let due = stream.active_ns(span.ns()) as f64 / stream.interval_ns as f64;
     let is_complete = sent as f64 >= due * MIN_SHARE;
     let exactly = |value: f64, n: u64| Some(Value { low: value, high: value, n });
     let value = match quantity {

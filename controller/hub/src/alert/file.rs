@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use dwell_units::Nanos;
 use serde::Deserialize;
 
-use super::condition::{Clear, Condition};
+use super::condition::{Clear, Condition, Span};
 use super::error::AlertError;
 use crate::period::{DAY_NS, SECOND_NS};
 use crate::schedule::{Names, Star, is_name};
@@ -212,6 +212,15 @@ impl Rule {
                 Clear::Below { quantity, limit: limit * CLEAR_MARGIN, span: None }
             }
             (None, Condition::Silent(ns)) => Clear::Heard(ns.min(DEFAULT_HEARD_NS)),
+        }
+    }
+
+    /// The time of the condition under which it clears. `when` is that of the condition under which it
+    /// fires.
+    pub(super) fn clear_span(&self, when: Span) -> Span {
+        match self.clear() {
+            Clear::Below { span: Some(other), .. } => other,
+            _ => when,
         }
     }
 

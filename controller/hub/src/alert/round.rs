@@ -110,12 +110,13 @@ impl AlertEvaluator {
         }
         let rules = AlertRules::parse(&applied.text)
             .map_err(|error| HubError::stored("alert rules", error))?;
-        let watches = Fleet::read(&mut *transaction, known)?.watches(&rules);
+        let fleet = Fleet::read(&mut *transaction, known)?;
+        let watches = fleet.watches(&rules);
         let states = alert_states(&mut *transaction)?;
         memory.gaps = contact_gaps(&mut *transaction)?;
         let read = figures::read(
             &mut *transaction,
-            (&rules, &watches),
+            (&rules, &fleet, &watches),
             &states,
             &basis.maintenance,
             &mut memory,

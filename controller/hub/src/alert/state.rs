@@ -41,6 +41,9 @@ pub struct AlertState {
     /// Nodes that the alert names.
     #[serde(default)]
     pub nodes: BTreeMap<Name, Contact>,
+    /// Nodes that fell silent after the last message, with the kind of the message that names them.
+    #[serde(default)]
+    pub unnamed: BTreeMap<Name, EventKind>,
 }
 
 /// Contact with a node that was silent.

@@ -11,9 +11,10 @@ use super::condition::{Condition, Quantity, Span, Statistic};
 use super::error::AlertError;
 use super::file::{AlertRules, Rule};
 use crate::error::HubError;
-use crate::period::SECOND_NS;
+use crate::period::{DAY_NS, SECOND_NS};
 use crate::query::measure;
-use crate::schedule::{NodeNames, Schedule, Selection};
+use crate::schedule::{NodeNames, Schedule, Selection, Window};
+use crate::spans::{join, length};
 use crate::store::HubTransaction;
 
 /// A stream of the newest schedule.
@@ -25,9 +26,32 @@ pub struct ScheduledStream {
     pub stream: Stream,
     /// Time between probes in nanoseconds.
     pub interval_ns: i64,
+    /// Daily windows; none: always.
+    pub windows: Vec<Window>,
 }
 
 impl ScheduledStream {
+    /// Returns the longest part of a time of this length in which probes are due, at the time of day with
+    /// most of them, in nanoseconds.
+    pub(super) fn active_ns(&self, length_ns: i64) -> i64 {
+        if self.windows.is_empty() {
+            return length_ns;
+        }
+        // The part is longest where the time begins or ends with a window. It looks back at most a day.
+        let windows = self.windows.iter();
+        let starts = windows.flat_map(|window| {
+            let start_ns = DAY_NS + i64::from(window.start_s) * SECOND_NS;
+            let end_ns = start_ns + i64::from(window.seconds()) * SECOND_NS;
+            [start_ns, end_ns.saturating_sub(length_ns)]
+        });
+        let active = starts.map(|from_ns| {
+            let to_ns = from_ns.saturating_add(length_ns);
+            let spans = self.windows.iter().flat_map(|window| window.spans(from_ns, to_ns));
+            length(&join(spans.collect()))
+        });
+        active.max().unwrap_or(0)
+    }
+
     /// The subject of alerts about it.
     pub fn subject(&self) -> Subject {
         Subject::Pair {
@@ -127,6 +151,8 @@ impl Watch {
 pub struct Fleet {
     /// Version of the schedule; `None` if none was applied.
     pub version: Option<u64>,
+    /// Time at which it was applied, in nanoseconds since 1970.
+    pub applied_ns: Option<i64>,
     groups: BTreeMap<String, Vec<String>>,
     nodes: BTreeSet<Name>,
     streams: Vec<ScheduledStream>,
@@ -144,6 +170,7 @@ impl Fleet {
     ) -> Result<Self, HubError> {
         let Some(version) = transaction.newest_version()? else { return Ok(Self::default()) };
         let applied = transaction.schedules()?.into_iter().find(|it| it.version == version);
+        let applied_ns = applied.as_ref().map(|applied| applied.applied_ns);
         let text = applied.map(|applied| applied.text).unwrap_or_default();
         let schedule =
             Schedule::parse(&text).map_err(|error| HubError::stored("schedule", error))?;
@@ -168,15 +195,19 @@ impl Fleet {
                 nodes.insert(node.clone());
                 nodes.insert(entry.reflector.clone());
                 left.push(entry.reflector.clone());
+                let windows = entry.windows.iter().map(|window| window.to_string().parse());
                 streams.push(ScheduledStream {
                     sender: node.clone(),
                     interval_ns: entry.interval.0.max(1),
+                    windows: windows
+                        .collect::<Result<_, _>>()
+                        .map_err(|error: String| HubError::stored("window", error))?,
                     stream: Stream { reflector: entry.reflector, protocol, entry: entry.name },
                 });
             }
         }
         streams.sort_unstable();
-        Ok(Self { version: Some(version), groups: schedule.groups, nodes, streams })
+        Ok(Self { version: Some(version), applied_ns, groups: schedule.groups, nodes, streams })
     }
 
     /// Returns what rules watch. Problems of a rule do not affect the others.
@@ -185,7 +216,11 @@ impl Fleet {
             let mut problems = Vec::new();
             let subjects = match rule.when {
                 Condition::Above { quantity, span, .. } => self.streams(rule).map(|mut streams| {
-                    streams.retain(|stream| match support(rule, quantity, span, stream) {
+                    let spans = [span, rule.clear_span(span)];
+                    let check = |stream: &ScheduledStream| {
+                        spans.iter().try_for_each(|span| support(rule, quantity, *span, stream))
+                    };
+                    streams.retain(|stream| match check(stream) {
                         Ok(()) => true,
                         Err(problem) => {
                             problems.push(problem);
@@ -285,21 +320,27 @@ fn support(
     stream: &ScheduledStream,
 ) -> Result<(), AlertError> {
     let Quantity::Delay(_, Statistic::Percentile(name, quantile)) = quantity else { return Ok(()) };
-    let sent = span.ns() / stream.interval_ns;
+    let active_ns = stream.active_ns(span.ns());
+    let sent = active_ns / stream.interval_ns;
     if quantile.rank(sent.unsigned_abs()).is_some() {
         return Ok(());
     }
     let needed = (1.0 / (1.0 - quantile.share())).round() as i64;
     let row = span.resolution().length_ns();
     let longer = needed.saturating_mul(stream.interval_ns).saturating_add(row - 1) / row * row;
+    // A daily window may end before.
+    let is_possible =
+        stream.windows.is_empty() || longer <= DAY_NS && stream.active_ns(longer) == longer;
+    let longer = is_possible.then(|| format!("a time of at least {}, or ", Nanos(longer)));
     let subject = stream.subject();
     Err(rule.error(format!(
-        "{name} over {} needs at least {needed} probes, but {subject} sends {sent} (one per {}); use a \
-         time of at least {}, or an interval of at most {}",
+        "{name} over {} needs at least {needed} probes, but {subject} sends {sent} (one per {}{}); use \
+         {}an interval of at most {}",
         Nanos(span.ns()),
         Nanos(stream.interval_ns),
-        Nanos(longer),
-        rounded(Nanos(span.ns() / needed)),
+        if stream.windows.is_empty() { "" } else { " in its daily windows" },
+        longer.unwrap_or_default(),
+        rounded(Nanos(active_ns / needed)),
     )))
 }
 
@@ -326,6 +367,7 @@ mod tests {
                 entry: name(&format!("mesh+{reflector}")),
             },
             interval_ns: seconds * SECOND_NS,
+            windows: Vec::new(),
         };
         let groups = [("core", vec!["a", "b"]), ("edge", vec!["b", "c"])];
         let groups = groups.map(|(name, of)| {
@@ -333,6 +375,7 @@ mod tests {
         });
         Fleet {
             version: Some(3),
+            applied_ns: None,
             groups: groups.into(),
             nodes: ["a", "b", "c"].map(name).into(),
             streams: vec![stream("a", "b", 1), stream("b", "a", 1), stream("b", "c", 10)],
@@ -396,6 +439,42 @@ mod tests {
         );
         assert_eq!(watch("when = \"p99 > 20ms for 20m\"\n").problems, []);
         assert_eq!(watch("when = \"p95 > 20ms for 5m\"\n").problems, []);
+    }
+
+    #[test]
+    fn unsupported_percentile_to_clear_is_refused() {
+        let slow = "when = \"p99 > 20ms for 20m\"\npairs = [\"a:b\"]\n";
+        let clear = |span: &str| watch(&format!("{slow}clear = \"p99 < 15ms for {span}\"\n"));
+        assert_eq!(clear("2m").problems, []);
+        let short = clear("30s");
+        assert_eq!(short.subjects, Some(Subjects::Streams(Vec::new())));
+        assert_eq!(
+            short.problems[0].to_string(),
+            "alert 'x': p99 over 30s needs at least 100 probes, but a:b mesh sends 30 (one per 1s); \
+             use a time of at least 100s, or an interval of at most 300ms"
+        );
+    }
+
+    #[test]
+    fn daily_windows_limit_the_probes_of_a_percentile() {
+        let mut fleet = fleet();
+        let windows = ["08:00-08:10", "08:05-08:12", "22:00-22:01"];
+        fleet.streams[2].windows = windows.map(|window| window.parse().unwrap()).into();
+        let active =
+            |minutes: i64| fleet.streams[2].active_ns(minutes * 60 * SECOND_NS) / (60 * SECOND_NS);
+        assert_eq!([5, 12, 30, 840, 1_440].map(active), [5, 12, 12, 13, 13]);
+        assert_eq!(fleet.streams[0].active_ns(5), 5);
+        // Across midnight.
+        fleet.streams[1].windows = vec!["23:00-02:00".parse().unwrap()];
+        assert_eq!(fleet.streams[1].active_ns(DAY_NS), 3 * 3_600 * SECOND_NS);
+        let rules = "version = 1\n[[alert]]\nname = \"x\"\nwhen = \"p99 > 20ms for 20m\"\n\
+                     pairs = [\"b:c\"]\n";
+        let watch = fleet.watches(&AlertRules::parse(rules).unwrap()).remove(0);
+        assert_eq!(
+            watch.problems[0].to_string(),
+            "alert 'x': p99 over 20min needs at least 100 probes, but b:c mesh sends 72 (one per 10s in \
+             its daily windows); use an interval of at most 7.2s"
+        );
     }
 
     #[test]

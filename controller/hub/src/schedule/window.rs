@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(crate) const DAY_SECONDS: u32 = 86_400;
 
 /// A daily window in UTC, from a time of day to another one; `22:00-06:00` includes midnight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Window {
     /// First second of the day.
     pub start_s: u32,

@@ -24,21 +24,27 @@ const GONE: &str = "version = 1\n[[alert]]\nname = \"gone\"\nwhen = \"silent for
                     notify = [\"ops\"]\n[sites]\nhall = [\"a\", \"b\", \"c\"]\n\
                     [notify.ops]\nwebhook = \"http://127.0.0.1:9/hook\"\n";
 
-/// Applies a schedule in which `a` and `c` send a probe per second to `b`, and these rules.
+/// A schedule in which `a` and `c` send a probe per second to `b`.
+const SCHEDULE: &str = "version = 1\n[nodes.a]\naddress = \"192.0.2.1\"\n\
+                        [nodes.b]\naddress = \"192.0.2.2\"\n[nodes.c]\naddress = \"192.0.2.3\"\n\
+                        [[measure]]\nname = \"mesh\"\npairs = [\"a:b\", \"c:b\"]\n";
+
+/// Applies [`SCHEDULE`] and these rules.
 pub(crate) fn prepare(store: &mut dyn HubStore, rules: &str) {
-    let text = "version = 1\n[nodes.a]\naddress = \"192.0.2.1\"\n[nodes.b]\naddress = \"192.0.2.2\"\n\
-                [nodes.c]\naddress = \"192.0.2.3\"\n[[measure]]\nname = \"mesh\"\n\
-                pairs = [\"a:b\", \"c:b\"]\n";
+    apply_schedule(store, NOW - HOUR, SCHEDULE);
+    let applied = AppliedRules { applied_ns: NOW, author: "me".to_owned(), text: rules.to_owned() };
+    apply_rules(store, &applied).unwrap();
+}
+
+fn apply_schedule(store: &mut dyn HubStore, at_ns: i64, text: &str) {
     let expansion = expand(&Schedule::parse(text).unwrap(), &BTreeMap::new()).unwrap();
     let parts = |version: u64| {
         let part = |node: &Name| (node.clone(), expansion.part(version, node).unwrap().to_json());
         expansion.nodes.keys().map(part).collect()
     };
     let mut transaction = store.begin().unwrap();
-    transaction.add_schedule(NOW - HOUR, "me", text, &parts).unwrap();
+    transaction.add_schedule(at_ns, "me", text, &parts).unwrap();
     transaction.commit().unwrap();
-    let applied = AppliedRules { applied_ns: NOW, author: "me".to_owned(), text: rules.to_owned() };
-    apply_rules(store, &applied).unwrap();
 }
 
 /// Five minutes of a stream in which nine of ten probes return after this time.
@@ -185,6 +191,71 @@ pub(crate) fn silent_site_makes_one_message(create: Create<'_>) {
     let stored = events(&mut *store.begin_to_read().unwrap()).unwrap();
     assert_eq!(stored[0].alerts[0].nodes, ["a", "b", "c"].map(name));
     assert!(stored[0].message().subject.ends_with("gone site hall 3 nodes silent"));
+}
+
+pub(crate) fn node_of_a_new_schedule_is_not_silent_at_once(create: Create<'_>) {
+    let mut store = create();
+    prepare(&mut *store, GONE);
+    let mut evaluator = evaluator();
+    let mut agents = ["a", "b", "c"].map(|node| Agent::new(node, 1, 1, NOW));
+    let mut fired = Vec::new();
+    for minute in 0..80 {
+        let now = NOW + minute * MINUTE;
+        for agent in &mut agents {
+            let status = agent.status();
+            deliver_at(&mut *store, &agent.node, &message([&status]), now).unwrap();
+        }
+        if minute == 60 {
+            let node = "[nodes.d]\naddress = \"192.0.2.4\"\n[[measure]]";
+            let with_d = SCHEDULE.replace("[[measure]]", node);
+            apply_schedule(&mut *store, now, &with_d);
+        }
+        let emitted = round(&mut evaluator, &mut *store, now);
+        fired.extend(emitted.into_iter().map(|text| (minute, text)));
+    }
+    assert_eq!(fired, [(75, "gone fired node d".to_owned())]);
+}
+
+pub(crate) fn silence_counts_from_the_end_of_maintenance(create: Create<'_>) {
+    let mut store = create();
+    prepare(&mut *store, GONE);
+    let mut evaluator = evaluator();
+    for node in ["a", "b", "c"] {
+        let mut agent = Agent::new(node, 1, 1, NOW);
+        let status = agent.status();
+        deliver_at(&mut *store, &agent.node, &message([&status]), NOW).unwrap();
+        let (reason, author) = ("move".to_owned(), "me".to_owned());
+        let (from_ns, to_ns) = (NOW + MINUTE, NOW + 60 * MINUTE);
+        let maintenance = Maintenance { from_ns, to_ns, reason, author };
+        announce(&mut *store, &agent.node, maintenance).unwrap();
+    }
+    let mut fired = Vec::new();
+    for minute in 0..80 {
+        let emitted = round(&mut evaluator, &mut *store, NOW + minute * MINUTE);
+        fired.extend(emitted.into_iter().map(|text| (minute, text)));
+    }
+    assert_eq!(fired, [(75, "gone fired site hall".to_owned())]);
+}
+
+pub(crate) fn daily_window_completes_a_longer_condition(create: Create<'_>) {
+    let mut store = create();
+    prepare(&mut *store, &SLOW.replace("p99 > 20ms for 5m", "loss > 50% for 2h"));
+    let windows = format!("{SCHEDULE}window = \"12:00-13:00\"\n");
+    apply_schedule(&mut *store, NOW - 30 * MINUTE, &windows);
+    let mut evaluator = evaluator();
+    let mut agent = Agent::new("a", 1, 1, NOW);
+    let mut emitted = Vec::new();
+    for _ in 0..12 {
+        let mut record = agent.rollup(Level::FiveMinutes, &[]);
+        if let Body::Rollup(rollup) = &mut record.body {
+            rollup.counts = ProbeCounts { sent: 300, lost: 300, ..ProbeCounts::default() };
+        }
+        let now = agent.wall_ns() + 20 * SECOND;
+        deliver_at(&mut *store, &agent.node, &message([&record]), now).unwrap();
+        emitted.extend(round(&mut evaluator, &mut *store, now));
+    }
+    emitted.extend(round(&mut evaluator, &mut *store, agent.wall_ns() + 10 * MINUTE));
+    assert_eq!(emitted, ["slow fired a:b mesh"]);
 }
 
 pub(crate) fn message_is_kept_until_it_is_delivered(create: Create<'_>) {

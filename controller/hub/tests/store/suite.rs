@@ -19,10 +19,11 @@ use crate::queries::{ask, question};
 use crate::state::{Create, row_counts, rows, state};
 
 pub(crate) use crate::alerts::{
-    alert_fires_and_clears_on_stored_records, late_data_sends_no_message,
-    message_is_given_up_after_a_day, message_is_kept_until_it_is_delivered,
+    alert_fires_and_clears_on_stored_records, daily_window_completes_a_longer_condition,
+    late_data_sends_no_message, message_is_given_up_after_a_day,
+    message_is_kept_until_it_is_delivered, node_of_a_new_schedule_is_not_silent_at_once,
     paused_reflector_and_maintenance_suppress, second_hub_takes_over_when_the_lease_ends,
-    silent_site_makes_one_message,
+    silence_counts_from_the_end_of_maintenance, silent_site_makes_one_message,
 };
 pub(crate) use crate::clocks::{
     clock_at_1970_is_dated_by_a_later_status, clock_years_ahead_is_undated_until_a_pairing,

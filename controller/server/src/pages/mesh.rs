@@ -349,7 +349,8 @@ impl Scale {
             None => "few".to_owned(),
         };
         let text = match &values[..] {
-            [] if counts.sent > 0 && counts.received == 0 => "lost".to_owned(),
+            [] if figures.is_paused() => "paused".to_owned(),
+            [] if counts.received == 0 && counts.lost > figures.lost_in_pause => "lost".to_owned(),
             [] => format!("n {}", counts.received),
             values => {
                 let value = |(mark, value): &(&str, f64)| format!("{mark}{}", self.text(*value));

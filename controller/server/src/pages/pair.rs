@@ -224,8 +224,12 @@ fn series(id: &str, answer: &Answer, now_ns: i64) -> SmokeSeries {
     let step = |(at, row): (usize, &Figures)| {
         let is_complete = row.to_ns <= now_ns - ARRIVAL_NS;
         let is_due = is_complete && first.is_some_and(|first| first <= at);
-        let is_missing =
-            row.coverage.map_or(row.counts.due() == 0, |coverage| coverage < MIN_COVERAGE);
+        let is_missing = match (row.coverage, row.due) {
+            (Some(coverage), _) => coverage < MIN_COVERAGE,
+            // Outside of daily windows, and in pauses of the sender, nothing is missing.
+            (None, Some(0.0)) => false,
+            (None, _) => row.counts.due() == 0,
+        };
         SmokeStep {
             from_ns: row.from_ns,
             to_ns: row.to_ns,

@@ -151,6 +151,49 @@ pub(crate) fn fill(dir: &Path) {
     deliver_at(&mut store, &c.node, &bytes, now_ns).unwrap();
 }
 
+/// Fills a data directory with a hub in which no probe of `a` to `b` was due in the last hour, by a daily
+/// window, and `c` was paused in all of the last hour.
+pub(crate) fn fill_quiet(dir: &Path) {
+    let mut store = SqliteStore::open(dir).unwrap();
+    let now_ns = now_ns();
+    let end_ns = now_ns / FIVE_MINUTES * FIVE_MINUTES;
+    let start_ns = end_ns - 2 * HOUR;
+    let time = |at_ns: i64| {
+        let minutes = at_ns % DAY / (60 * SECOND);
+        format!("{:02}:{:02}", minutes / 60, minutes % 60)
+    };
+    let window = format!("{}-{}", time(start_ns), time(start_ns + HOUR));
+    let json = format!(
+        r#"{{"version":1,"node":"a","entries":[{{"name":"mesh+b","reflector":"b",
+        "target":"stamp://192.0.2.1","interval":"1s","windows":["{window}"]}},{{"name":"mesh+c",
+        "reflector":"c","target":"stamp://192.0.2.2","interval":"1s"}}]}}"#
+    );
+    let mut transaction = store.begin().unwrap();
+    let parts = |_| BTreeMap::from([(name("a"), json.clone())]);
+    transaction.add_schedule(end_ns - 5 * HOUR, "u@h", "version = 1", &parts).unwrap();
+    transaction.commit().unwrap();
+    let status = || Status { schedule_version: 1, clock_synchronised: true, ..Status::default() };
+    let mut a = Agent::new("a", 1, 1, start_ns);
+    let mut records: Vec<Record> =
+        (0..12).map(|_| interval(&mut a, "b", PROBES, [20, 8, 12], None)).collect();
+    records.push(a.status_with(status()));
+    for _ in 0..12 {
+        let mut record = interval(&mut a, "c", PROBES, [20, 8, 12], None);
+        let Body::Rollup(rollup) = &mut record.body else { unreachable!("a roll-up") };
+        rollup.counts = ProbeCounts { sent: PROBES, lost: PROBES, ..ProbeCounts::default() };
+        rollup.delays.clear();
+        records.push(record);
+    }
+    records.push(a.status_with(status()));
+    deliver_at(&mut store, &a.node, &message(&records), now_ns).unwrap();
+
+    let mut c = Agent::new("c", 1, 3, end_ns);
+    let (reason, from_wall_ns) = ("an experiment".to_owned(), end_ns - HOUR);
+    let pauses = vec![PauseInterval { reason, from_wall_ns, to_wall_ns: end_ns }];
+    let records = [c.status_with(Status { pauses, ..status() })];
+    deliver_at(&mut store, &c.node, &message(&records), now_ns).unwrap();
+}
+
 /// Fills a data directory with a hub of a full mesh of `nodes` nodes, with one interval per pair.
 pub(crate) fn fill_mesh(dir: &Path, nodes: usize) {
     let mut store = SqliteStore::open(dir).unwrap();

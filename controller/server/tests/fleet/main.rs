@@ -16,7 +16,7 @@ use dwell_server::{AccessConfig, Config, HubSource, bind, serve};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::data::{fill, fill_mesh};
+use crate::data::{fill, fill_mesh, fill_quiet};
 
 /// Number of nodes of the large mesh. Unoptimised code fills a smaller one.
 const NODES: usize = if cfg!(debug_assertions) { 30 } else { 100 };
@@ -269,6 +269,51 @@ fn metrics_are_per_node_and_the_dashboard_knows_them() {
     assert!(expressions >= 10, "{expressions}");
     let variable = dashboard["templating"]["list"][1]["query"]["query"].as_str().unwrap();
     assert!(metric_names(variable).is_subset(&known), "{variable}");
+}
+
+/// Returns the coverage of a node in `/metrics`.
+fn coverage(metrics: &str, node: &str) -> f64 {
+    let sample = format!("dwell_node_coverage_ratio{{node=\"{node}\"}} ");
+    let (_, value) =
+        metrics.split_once(&sample).unwrap_or_else(|| panic!("no {sample}: {metrics}"));
+    value.lines().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn streams_without_results_are_not_covered() {
+    let server = server();
+    let metrics = text(&server, "/metrics");
+    // Two of twelve intervals to `b` are missing, and those to `c` ended hours ago.
+    let of_a = coverage(&metrics, "a");
+    assert!((of_a - 10.0 / 24.0).abs() < 0.01, "{of_a}");
+    // Nothing of the stream to `c` arrived.
+    let of_b = coverage(&metrics, "b");
+    assert!((of_b - 0.5).abs() < 0.01, "{of_b}");
+    assert!(!metrics.contains("dwell_node_coverage_ratio{node=\"c\"}"), "it sends no probes");
+}
+
+#[test]
+fn time_without_due_probes_is_no_gap() {
+    let data = tempfile::tempdir().unwrap();
+    fill_quiet(data.path());
+    let server = Server::start(data);
+    let specs: Value = server.json("/mesh/a/b/figures.json?range=24h");
+    let strip = &specs["smoke-forward"]["vconcat"][1];
+    let domain = strip["encoding"]["y"]["scale"]["domain"].to_string();
+    assert!(!domain.contains("no records"), "{domain}");
+    assert!(domain.contains("lost"), "{domain}");
+}
+
+#[test]
+fn pair_of_a_paused_reflector_is_paused() {
+    let data = tempfile::tempdir().unwrap();
+    fill_quiet(data.path());
+    let server = Server::start(data);
+    for metric in ["p50", "loss"] {
+        let html = text(&server, &format!("/mesh?metric={metric}"));
+        let of_pair = cell(&html, "a", "c");
+        assert!(of_pair.ends_with(": paused"), "{metric}: {of_pair}");
+    }
 }
 
 #[test]

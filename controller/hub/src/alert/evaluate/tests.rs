@@ -31,6 +31,7 @@ impl Bench {
             sender: name("a"),
             stream: Stream { reflector: name("b"), protocol: name("stamp"), entry: name("mesh+b") },
             interval_ns: SECOND_NS,
+            windows: Vec::new(),
         };
         let nodes = ["a", "b", "c"].map(name);
         let subjects = |rule: &Rule| match rule.when {
@@ -62,8 +63,12 @@ impl Bench {
             }
             _ => None,
         });
-        let figures =
-            Figures { streams: streams.collect(), nodes: self.nodes.clone(), since_ns: START };
+        let figures = Figures {
+            streams: streams.collect(),
+            nodes: self.nodes.clone(),
+            since_ns: START,
+            applied_ns: None,
+        };
         let (states, transitions) =
             evaluate(&self.rules, &self.watches, &self.states, &figures, self.now_ns);
         self.states = states;
@@ -222,6 +227,38 @@ fn node_that_fails_later_has_a_message_of_its_own() {
         emitted.extend(bench.evaluate(None, false));
     }
     assert_eq!(emitted, ["gone fired a", "gone fired b"]);
+}
+
+#[test]
+fn node_that_fails_some_minutes_later_is_named() {
+    let mut bench = Bench::new(&GONE.replace("15m", "7m"));
+    let mut emitted = Vec::new();
+    for minute in 0..30 {
+        // Node a fails at once, node b 5 min later.
+        bench.pass(MINUTE, if minute < 5 { &["b", "c"] } else { &["c"] });
+        let messages = bench.evaluate(None, false).into_iter();
+        emitted.extend(messages.map(|message| (minute, message)));
+    }
+    let expected = [(6, "gone fired a".to_owned()), (14, "gone fired b".to_owned())];
+    assert_eq!(emitted, expected, "nodes that fail within minutes share the second message");
+}
+
+#[test]
+fn node_that_fails_again_has_a_message() {
+    let mut bench = Bench::new(&format!("notify_interval = \"1h\"\n{GONE}"));
+    let mut emitted = Vec::new();
+    for minute in 0..600 {
+        // Node a stays down; node b fails for 20 min in each half hour, after the first.
+        let is_down = minute >= 30 && minute % 30 < 20;
+        bench.pass(MINUTE, if is_down { &["c"] } else { &["b", "c"] });
+        let messages = bench.evaluate(None, false).into_iter();
+        emitted.extend(messages.map(|message| (minute, message)));
+    }
+    let (first, again) = emitted.split_at(2);
+    assert_eq!(first, [(14, "gone fired a".to_owned()), (44, "gone fired b".to_owned())]);
+    let minutes: Vec<_> = again.iter().map(|(minute, _)| *minute).collect();
+    assert_eq!(minutes, [104, 164, 224, 284, 344, 404, 464, 524, 584], "{again:?}");
+    assert!(again.iter().all(|(_, message)| message == "gone reminder a,b"), "{again:?}");
 }
 
 #[test]
