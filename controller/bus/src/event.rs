@@ -9,8 +9,8 @@ use dwell_rollup::Name;
 pub enum BusEvent {
     /// The hub receives records.
     Receiving {
-        /// URL of the server.
-        url: String,
+        /// Scheme, host and port of the server.
+        server: String,
         /// Messages in the stream.
         waiting: u64,
     },
@@ -56,8 +56,8 @@ pub enum BusEvent {
 impl fmt::Display for BusEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Receiving { url, waiting } => {
-                write!(f, "receiving from {url}, {waiting} messages wait")
+            Self::Receiving { server, waiting } => {
+                write!(f, "receiving from {server}, {waiting} messages wait")
             }
             Self::Waiting(reason) => write!(f, "{reason}; trying again"),
             Self::Disconnected => f.write_str("connection to nats-server lost; connecting again"),

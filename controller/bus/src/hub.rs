@@ -49,6 +49,8 @@ pub struct BusHub {
 pub(crate) struct Context<'a> {
     pub(crate) hub: &'a BusHub,
     pub(crate) client: async_nats::Client,
+    /// Scheme, host and port of the server, for messages.
+    pub(crate) server: String,
     pub(crate) queue: Queue,
     pub(crate) report: &'a dyn Fn(BusEvent),
     /// Nodes that asked since the start.
@@ -111,13 +113,13 @@ async fn run_loops(
     mut stop: Stop,
     report: &dyn Fn(BusEvent),
 ) -> Result<(), BusError> {
-    let Some(Connection { client, events }) = connect_until(hub, &mut stop, report).await? else {
-        return Ok(());
-    };
+    let Some(connection) = connect_until(hub, &mut stop, report).await? else { return Ok(()) };
+    let Connection { client, events, server } = connection;
     let context = Context {
         hub,
         queue: Queue::new(&client, hub.max_bytes),
         client: client.clone(),
+        server,
         report,
         asked: RefCell::new(BTreeSet::new()),
         reconnected: Notify::new(),

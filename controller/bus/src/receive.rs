@@ -46,8 +46,8 @@ pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(),
         };
         let reason = match opened {
             Ok((messages, waiting)) => {
-                let url = context.hub.address.url.clone();
-                (context.report)(BusEvent::Receiving { url, waiting });
+                let server = context.server.clone();
+                (context.report)(BusEvent::Receiving { server, waiting });
                 reported.clear();
                 receive_from(context, messages, &mut stop, &mut has_failed).await
             }

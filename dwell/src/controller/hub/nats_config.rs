@@ -100,8 +100,13 @@ fn leaf(args: &Args, site: &Name, remote: &str) -> Result<Exit, Failure> {
     let dir = config.parent().unwrap_or(Path::new(".")).to_owned();
     let secret = dir.join("leaf.password");
     let (path, owner) = (args.files.keys(), Owner::Leaf(site.clone()));
-    let address = remote.strip_prefix("tls://").filter(|address| !address.contains('@'));
-    let Some(address) = address else {
+    if remote.contains('@') {
+        return Err(Failure::usage(
+            "--remote: the URL has a user name or password; dwell creates the password of a leaf server: \
+             write the URL like tls://hub.example.org:7422",
+        ));
+    }
+    let Some(address) = remote.strip_prefix("tls://") else {
         return Err(Failure::usage(format!(
             "--remote {remote}: write it like tls://hub.example.org:7422"
         )));
