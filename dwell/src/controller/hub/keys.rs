@@ -96,7 +96,9 @@ pub(super) fn enroll(args: &EnrollArgs) -> Result<Exit, Failure> {
     let key = AcceptedKey { owner, nodes: BTreeSet::new(), credential };
     change_keys(&args.files.keys(), |keys| keys.enroll(key, false)).map_err(failure)?;
     say(&format!("dwell: {} is enrolled", args.node));
-    finish(&args.files, &args.node)
+    name_leaf_servers(&args.files, &args.node)?;
+    args.files.reload()?;
+    Ok(Exit::Measured)
 }
 
 /// Adds a second key, or ends the rotation.
@@ -117,27 +119,32 @@ pub(super) fn rotate(args: &RotateArgs) -> Result<Exit, Failure> {
             say(&format!("dwell: removed {removed} old keys of {node}"));
         }
     }
-    finish(&args.files, node)
+    name_leaf_servers(&args.files, node)?;
+    args.files.reload()?;
+    Ok(Exit::Measured)
 }
 
 /// Removes keys, whose connections the server closes.
+///
+/// # Errors
+/// Among others, no server was signalled to read the keys.
 pub(super) fn revoke(args: &RevokeArgs) -> Result<Exit, Failure> {
     let removed =
         change_keys(&args.files.keys(), |keys| keys.revoke(&args.owner, args.key.as_ref()))
             .map_err(failure)?;
     say(&format!("dwell: revoked {removed} keys of {}", args.owner));
     match &args.owner {
-        Owner::Node(node) => finish(&args.files, node),
+        Owner::Node(node) => name_leaf_servers(&args.files, node)?,
         Owner::Leaf(_) | Owner::Hub => {
-            args.files.reload()?;
             say("dwell: restart nats-server to close an open connection of the leaf server");
-            Ok(Exit::Measured)
         }
     }
+    args.files.reload_without_revoked()?;
+    Ok(Exit::Measured)
 }
 
-/// Makes the server read the keys, and names the leaf servers that have keys of the node, too.
-fn finish(files: &KeyFileArgs, node: &Name) -> Result<Exit, Failure> {
+/// Prints the leaf servers that have keys of the node, too.
+fn name_leaf_servers(files: &KeyFileArgs, node: &Name) -> Result<(), Failure> {
     for leaf in read_keys(&files.keys())?.iter().filter(|key| key.nodes.contains(node)) {
         if let Owner::Leaf(site) = &leaf.owner {
             say(&format!(
@@ -146,8 +153,7 @@ fn finish(files: &KeyFileArgs, node: &Name) -> Result<Exit, Failure> {
             ));
         }
     }
-    files.reload()?;
-    Ok(Exit::Measured)
+    Ok(())
 }
 
 /// Prints all keys.
