@@ -112,15 +112,16 @@ fn leaf(args: &Args, site: &Name, remote: &str) -> Result<Exit, Failure> {
         )));
     };
     let keys = read_keys(&path)?;
+    let has_key = |node: &Name| keys.of(&Owner::Node(node.clone())).next().is_some();
     let mut nodes: BTreeSet<Name> = args.nodes.iter().cloned().collect();
     if nodes.is_empty() {
         nodes = keys.of(&owner).last().map(|last| last.nodes.clone()).unwrap_or_default();
+        nodes.retain(has_key);
     }
     if nodes.is_empty() {
         return Err(Failure::usage(format!("--nodes: name the nodes of site {site}")));
     }
-    let has_no_key = |node: &&Name| keys.of(&Owner::Node((*node).clone())).next().is_none();
-    if let Some(node) = nodes.iter().find(has_no_key) {
+    if let Some(node) = nodes.iter().find(|node| !has_key(node)) {
         return Err(Failure::usage(format!(
             "--nodes: {node} has no key; enrol it with `dwell hub enroll {node} PUBLIC_KEY`"
         )));
