@@ -100,6 +100,12 @@ impl BusError {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::JetStream(_))
     }
+
+    /// Whether a hub that has received before tries again: the fault began while it worked, such as a full
+    /// disk of the server, so the configuration need not be wrong.
+    pub(crate) fn is_transient_for_working_hub(&self) -> bool {
+        self.is_transient() || matches!(self, Self::Create { .. } | Self::Settings(_))
+    }
 }
 
 /// An error with its causes, in one line.

@@ -84,7 +84,8 @@ impl Stop {
 /// first. Blocks.
 ///
 /// # Errors
-/// The bus cannot be used as it is configured. A server that is unreachable is tried again.
+/// The bus cannot be used as it is configured. A server that is unreachable is tried again, and so is a
+/// stream that was usable before.
 pub fn run(hub: &BusHub, stop: &AtomicBool, report: &dyn Fn(BusEvent)) -> Result<(), BusError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

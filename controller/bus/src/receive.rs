@@ -36,9 +36,9 @@ enum End {
 /// Receives until the hub is to stop.
 ///
 /// # Errors
-/// The stream cannot be used as it is.
+/// The stream cannot be used as it is. After the first success, such faults are waited for instead.
 pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(), BusError> {
-    let (mut reported, mut has_failed) = (String::new(), false);
+    let (mut reported, mut has_failed, mut has_received) = (String::new(), false, false);
     while !stop.is_requested() {
         let opened = tokio::select! {
             opened = context.queue.receive() => opened,
@@ -49,9 +49,14 @@ pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(),
                 let server = context.server.clone();
                 (context.report)(BusEvent::Receiving { server, waiting });
                 reported.clear();
+                has_received = true;
                 receive_from(context, messages, &mut stop, &mut has_failed).await
             }
-            Err(error) if error.is_transient() => Some(error.to_string()),
+            Err(error)
+                if error.is_transient() || has_received && error.is_transient_for_working_hub() =>
+            {
+                Some(error.to_string())
+            }
             Err(error) => return Err(error),
         };
         if let Some(reason) = reason {
