@@ -17,6 +17,7 @@ use crate::ask::answer_questions;
 use crate::connect::{BusAddress, Connection, connect};
 use crate::error::BusError;
 use crate::event::BusEvent;
+use crate::log_limit::LogLimit;
 use crate::receive::receive;
 use crate::stream::Queue;
 
@@ -55,6 +56,8 @@ pub(crate) struct Context<'a> {
     pub(crate) report: &'a dyn Fn(BusEvent),
     /// Nodes that asked since the start.
     pub(crate) asked: RefCell<BTreeSet<Name>>,
+    /// Reported faults of nodes.
+    pub(crate) log_limit: RefCell<LogLimit>,
     /// A new connection to the server.
     pub(crate) reconnected: Notify,
 }
@@ -123,6 +126,7 @@ async fn run_loops(
         server,
         report,
         asked: RefCell::new(BTreeSet::new()),
+        log_limit: RefCell::default(),
         reconnected: Notify::new(),
     };
     let beside = async {
