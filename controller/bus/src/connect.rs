@@ -24,7 +24,8 @@ const MAX_RECONNECT_INTERVAL: Duration = Duration::from_secs(2);
 /// Where the server is, and how a hub identifies itself.
 #[derive(Clone, Debug)]
 pub struct BusAddress {
-    /// URL, such as `tls://hub.example.org:4222`. The connection has TLS with any scheme.
+    /// URL, such as `tls://hub.example.org:4222`, without a user name or password. The connection has TLS
+    /// with any scheme.
     pub url: String,
     /// Certificates that verify the server, PEM; `None` for those of the system.
     pub ca: Option<PathBuf>,
@@ -36,6 +37,34 @@ pub struct BusAddress {
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) events: mpsc::UnboundedReceiver<Event>,
+    /// Scheme, host and port of the server, for messages.
+    pub(crate) server: String,
+}
+
+/// Parses the URL of a server.
+///
+/// # Errors
+/// The URL is invalid, or has a user name or password. Such a URL is not part of the error.
+fn parse_address(url: &str) -> Result<ServerAddr, BusError> {
+    if url.contains('@') {
+        return Err(BusError::UserInfo);
+    }
+    let wrong = |reason: String| BusError::Address { url: url.to_owned(), reason };
+    let server: ServerAddr = url.parse().map_err(|error: io::Error| wrong(error.to_string()))?;
+    if !matches!(server.scheme(), "nats" | "tls") {
+        return Err(wrong(format!("scheme {} is not supported", server.scheme())));
+    }
+    Ok(server)
+}
+
+/// Returns scheme, host and port of a server.
+fn server_text(server: &ServerAddr) -> String {
+    let (scheme, host, port) = (server.scheme(), server.host(), server.port());
+    if host.contains(':') {
+        format!("{scheme}://[{host}]:{port}")
+    } else {
+        format!("{scheme}://{host}:{port}")
+    }
 }
 
 /// Connects with TLS.
@@ -44,13 +73,8 @@ pub(crate) struct Connection {
 /// [`BusError`] with a remedy.
 pub(crate) async fn connect(address: &BusAddress) -> Result<Connection, BusError> {
     let BusAddress { url, ca, key } = address;
-    let wrong =
-        |error: io::Error| BusError::Address { url: url.clone(), reason: error.to_string() };
-    let server: ServerAddr = url.parse().map_err(wrong)?;
-    if !matches!(server.scheme(), "nats" | "tls") {
-        let reason = format!("scheme {} is not supported", server.scheme());
-        return Err(BusError::Address { url: url.clone(), reason });
-    }
+    let address = parse_address(url)?;
+    let server = server_text(&address);
     let seed = std::fs::read_to_string(key)
         .map_err(|source| BusError::File { path: key.clone(), source })?;
     let public = public_key_of(&seed).map_err(|_| BusError::Seed(key.clone()))?;
@@ -73,14 +97,14 @@ pub(crate) async fn connect(address: &BusAddress) -> Result<Connection, BusError
         std::fs::metadata(ca).map_err(|source| BusError::File { path: ca.clone(), source })?;
         options = options.add_root_certificates(ca.clone());
     }
-    match options.connect(server).await {
-        Ok(client) => Ok(Connection { client, events }),
-        Err(error) => Err(explain(url, &public, &error)),
+    match options.connect(address).await {
+        Ok(client) => Ok(Connection { client, events, server }),
+        Err(error) => Err(explain(server, &public, &error)),
     }
 }
 
-fn explain(url: &str, key: &PublicKey, error: &ConnectError) -> BusError {
-    let (url, reason) = (url.to_owned(), chain(error));
+fn explain(url: String, key: &PublicKey, error: &ConnectError) -> BusError {
+    let reason = chain(error);
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             BusError::Refused { url, key: key.to_string() }
@@ -103,4 +127,35 @@ fn is_tls_failure(error: &ConnectError) -> bool {
         source = cause.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_with_a_secret_is_refused_without_the_secret() {
+        for url in [
+            "tls://user:hunter2@localhost:4222",
+            "tls://hunter2@localhost",
+            "tls://:hunter2@localhost",
+            "user:hunter2@localhost:port",
+            "http://user:hunter2@localhost",
+        ] {
+            let error = parse_address(url).unwrap_err();
+            assert!(matches!(error, BusError::UserInfo), "{url}: {error:?}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{url}");
+        }
+    }
+
+    #[test]
+    fn messages_name_host_and_port() {
+        for (url, text) in [
+            ("tls://hub.example.org", "tls://hub.example.org:4222"),
+            ("localhost:4223", "nats://localhost:4223"),
+            ("tls://[2001:db8::1]:4222/path?token=x", "tls://[2001:db8::1]:4222"),
+        ] {
+            assert_eq!(server_text(&parse_address(url).unwrap()), text);
+        }
+    }
 }

@@ -34,10 +34,16 @@ pub enum BusError {
         /// The reason.
         reason: String,
     },
+    /// The URL has a user name or password.
+    #[error(
+        "--nats: the URL has a user name or password, which is visible to other users of this machine; a \
+         hub has a key (--nats-key): write the URL like tls://hub.example.org:4222"
+    )]
+    UserInfo,
     /// The server does not answer.
     #[error("nats-server at {url} is unreachable: {reason}; start it, or correct --nats")]
     Unreachable {
-        /// The URL.
+        /// Scheme, host and port.
         url: String,
         /// The reason.
         reason: String,
@@ -48,7 +54,7 @@ pub enum BusError {
          --nats-ca, connect by a name that is in its certificate, and configure its `tls`"
     )]
     Tls {
-        /// The URL.
+        /// Scheme, host and port.
         url: String,
         /// The reason.
         reason: String,
@@ -59,7 +65,7 @@ pub enum BusError {
          and `enroll` write, or the server has not read it since; reload the server"
     )]
     Refused {
-        /// The URL.
+        /// Scheme, host and port.
         url: String,
         /// The public key of the hub.
         key: String,
@@ -93,6 +99,12 @@ impl BusError {
     /// Whether the server may be available later without another configuration.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::JetStream(_))
+    }
+
+    /// Whether a hub that has received before tries again: the fault began while it worked, such as a full
+    /// disk of the server, so the configuration need not be wrong.
+    pub(crate) fn is_transient_for_working_hub(&self) -> bool {
+        self.is_transient() || matches!(self, Self::Create { .. } | Self::Settings(_))
     }
 }
 

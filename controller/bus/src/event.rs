@@ -9,8 +9,8 @@ use dwell_rollup::Name;
 pub enum BusEvent {
     /// The hub receives records.
     Receiving {
-        /// URL of the server.
-        url: String,
+        /// Scheme, host and port of the server.
+        server: String,
         /// Messages in the stream.
         waiting: u64,
     },
@@ -26,24 +26,29 @@ pub enum BusEvent {
     DatabaseFailed(String),
     /// The database stores again.
     DatabaseWorks,
-    /// Bad records of a node in one batch.
+    /// Bad records of a node. Reported at most once in 10 min for each reason.
     Bad {
         /// The node.
         node: Name,
-        /// Reason of the first one.
+        /// Reason of the first one in its batch.
         reason: String,
-        /// Number of records.
+        /// Number of records since the last report.
         count: u64,
     },
-    /// Records that are neither stored nor receipted now.
+    /// Records that are neither stored nor receipted now. Reported at most once in 10 min for each node.
     Deferred {
         /// The node.
         node: Name,
-        /// Number of records.
+        /// Number of records since the last report.
         count: u64,
     },
-    /// A message on a subject that belongs to no node; it is removed.
-    NoNode(String),
+    /// Messages on subjects that belong to no node; they are removed. Reported at most once in 10 min.
+    NoNode {
+        /// Subject of the last one.
+        subject: String,
+        /// Number of messages since the last report.
+        count: u64,
+    },
     /// A schedule was sent to nodes.
     Schedule {
         /// Its version.
@@ -56,8 +61,8 @@ pub enum BusEvent {
 impl fmt::Display for BusEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Receiving { url, waiting } => {
-                write!(f, "receiving from {url}, {waiting} messages wait")
+            Self::Receiving { server, waiting } => {
+                write!(f, "receiving from {server}, {waiting} messages wait")
             }
             Self::Waiting(reason) => write!(f, "{reason}; trying again"),
             Self::Disconnected => f.write_str("connection to nats-server lost; connecting again"),
@@ -72,15 +77,15 @@ impl fmt::Display for BusEvent {
             }
             Self::DatabaseWorks => f.write_str("storing again"),
             Self::Bad { node, reason, count } => {
-                write!(f, "{node}: {count} bad records, kept raw: {reason}")
+                write!(f, "{node}: {count} bad records: {reason}")
             }
             Self::Deferred { node, count } => write!(
                 f,
                 "{node}: {count} records wait for later: its agent starts too often, or too many \
                  records are missing"
             ),
-            Self::NoNode(subject) => {
-                write!(f, "subject {subject} belongs to no node; its message is removed")
+            Self::NoNode { subject, count } => {
+                write!(f, "{count} messages on subjects of no node, such as {subject}, are removed")
             }
             Self::Schedule { version, nodes } => {
                 write!(f, "schedule version {version} sent to {nodes} nodes")

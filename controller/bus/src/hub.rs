@@ -17,6 +17,7 @@ use crate::ask::answer_questions;
 use crate::connect::{BusAddress, Connection, connect};
 use crate::error::BusError;
 use crate::event::BusEvent;
+use crate::log_limit::LogLimit;
 use crate::receive::receive;
 use crate::stream::Queue;
 
@@ -49,10 +50,14 @@ pub struct BusHub {
 pub(crate) struct Context<'a> {
     pub(crate) hub: &'a BusHub,
     pub(crate) client: async_nats::Client,
+    /// Scheme, host and port of the server, for messages.
+    pub(crate) server: String,
     pub(crate) queue: Queue,
     pub(crate) report: &'a dyn Fn(BusEvent),
     /// Nodes that asked since the start.
     pub(crate) asked: RefCell<BTreeSet<Name>>,
+    /// Reported faults of nodes.
+    pub(crate) log_limit: RefCell<LogLimit>,
     /// A new connection to the server.
     pub(crate) reconnected: Notify,
 }
@@ -82,7 +87,8 @@ impl Stop {
 /// first. Blocks.
 ///
 /// # Errors
-/// The bus cannot be used as it is configured. A server that is unreachable is tried again.
+/// The bus cannot be used as it is configured. A server that is unreachable is tried again, and so is a
+/// stream that was usable before.
 pub fn run(hub: &BusHub, stop: &AtomicBool, report: &dyn Fn(BusEvent)) -> Result<(), BusError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -111,15 +117,16 @@ async fn run_loops(
     mut stop: Stop,
     report: &dyn Fn(BusEvent),
 ) -> Result<(), BusError> {
-    let Some(Connection { client, events }) = connect_until(hub, &mut stop, report).await? else {
-        return Ok(());
-    };
+    let Some(connection) = connect_until(hub, &mut stop, report).await? else { return Ok(()) };
+    let Connection { client, events, server } = connection;
     let context = Context {
         hub,
         queue: Queue::new(&client, hub.max_bytes),
         client: client.clone(),
+        server,
         report,
         asked: RefCell::new(BTreeSet::new()),
+        log_limit: RefCell::default(),
         reconnected: Notify::new(),
     };
     let beside = async {

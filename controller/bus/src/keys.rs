@@ -361,6 +361,9 @@ impl AcceptedKeys {
 
     /// Removes a key of an owner, or all its keys. Returns the number of removed keys.
     ///
+    /// A node without a key is also removed from leaf servers, and a leaf server without nodes is removed:
+    /// nats-server takes an empty list of subjects as a permission for all.
+    ///
     /// # Errors
     /// The owner does not have the key, or none.
     pub fn revoke(&mut self, owner: &Owner, key: Option<&PublicKey>) -> Result<usize, KeysError> {
@@ -374,8 +377,22 @@ impl AcceptedKeys {
         };
         match (self.remove(|it| it.owner == *owner && is_removed(&it.credential)), key) {
             (0, Some(key)) => Err(KeysError::OtherKey { key: key.clone(), owner: owner.clone() }),
-            (count, _) => Ok(count),
+            (count, _) => {
+                if let Owner::Node(node) = owner
+                    && self.of(owner).next().is_none()
+                {
+                    self.remove_from_leaf_servers(node);
+                }
+                Ok(count)
+            }
         }
+    }
+
+    fn remove_from_leaf_servers(&mut self, node: &Name) {
+        for key in &mut self.0 {
+            key.nodes.remove(node);
+        }
+        self.remove(|key| matches!(key.owner, Owner::Leaf(_)) && key.nodes.is_empty());
     }
 
     fn remove(&mut self, is_removed: impl Fn(&AcceptedKey) -> bool) -> usize {
@@ -448,6 +465,33 @@ mod tests {
         assert_eq!(keys.of(&node("a")).next().unwrap().credential, Credential::Key(second));
         assert_eq!(keys.revoke(&node("a"), None), Ok(1));
         assert_eq!(keys.revoke(&node("a"), None), Err(KeysError::NotEnrolled(node("a"))));
+    }
+
+    #[test]
+    fn revoked_node_is_removed_from_leaf_servers() {
+        let mut keys = AcceptedKeys::default();
+        for name in ["a", "b"] {
+            keys.enroll(accepted(node(name)), false).unwrap();
+        }
+        let leaf = |site: &str| Owner::Leaf(site.parse().unwrap());
+        for (site, names) in [("roof", vec!["a", "b"]), ("cellar", vec!["a"])] {
+            let nodes = names.into_iter().map(|name| name.parse().unwrap()).collect();
+            let credential = Credential::Password(PasswordHash::of(site).unwrap());
+            keys.enroll(AcceptedKey { owner: leaf(site), nodes, credential }, false).unwrap();
+        }
+        let old = match &keys.of(&node("a")).next().unwrap().credential {
+            Credential::Key(old) => old.clone(),
+            Credential::Password(_) => unreachable!("a node has a key"),
+        };
+        keys.rotate(&node("a"), key()).unwrap();
+        keys.revoke(&node("a"), Some(&old)).unwrap();
+        assert_eq!(keys.of(&leaf("roof")).next().unwrap().nodes.len(), 2, "a has another key");
+        keys.revoke(&node("a"), None).unwrap();
+        let left: Vec<Name> = ["b"].map(|name| name.parse().unwrap()).into();
+        assert!(keys.of(&leaf("roof")).next().unwrap().nodes.iter().eq(&left));
+        assert!(!keys.to_text().contains("dwell.up.a"), "{}", keys.to_text());
+        assert_eq!(keys.of(&leaf("cellar")).count(), 0, "a leaf server without nodes");
+        assert_eq!(AcceptedKeys::parse(&keys.to_text()), Ok(keys));
     }
 
     #[test]

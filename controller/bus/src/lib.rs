@@ -17,6 +17,7 @@ mod event;
 mod hub;
 mod key_file;
 mod keys;
+mod log_limit;
 mod permissions;
 mod rate_limit;
 mod receive;

@@ -23,6 +23,10 @@ const BATCH_TIME: Duration = Duration::from_millis(100);
 /// Time after which messages that the database did not store are delivered again, to any hub.
 const REDELIVERY_DELAY: Duration = Duration::from_secs(2);
 
+/// Reasons of messages to the log that have an event of their own.
+const DEFERRED: &str = "deferred";
+const NO_NODE: &str = "no node";
+
 /// Why a batch ended.
 enum End {
     /// It is complete.
@@ -36,9 +40,9 @@ enum End {
 /// Receives until the hub is to stop.
 ///
 /// # Errors
-/// The stream cannot be used as it is.
+/// The stream cannot be used as it is. After the first success, such faults are waited for instead.
 pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(), BusError> {
-    let (mut reported, mut has_failed) = (String::new(), false);
+    let (mut reported, mut has_failed, mut has_received) = (String::new(), false, false);
     while !stop.is_requested() {
         let opened = tokio::select! {
             opened = context.queue.receive() => opened,
@@ -46,12 +50,17 @@ pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(),
         };
         let reason = match opened {
             Ok((messages, waiting)) => {
-                let url = context.hub.address.url.clone();
-                (context.report)(BusEvent::Receiving { url, waiting });
+                let server = context.server.clone();
+                (context.report)(BusEvent::Receiving { server, waiting });
                 reported.clear();
+                has_received = true;
                 receive_from(context, messages, &mut stop, &mut has_failed).await
             }
-            Err(error) if error.is_transient() => Some(error.to_string()),
+            Err(error)
+                if error.is_transient() || has_received && error.is_transient_for_working_hub() =>
+            {
+                Some(error.to_string())
+            }
             Err(error) => return Err(error),
         };
         if let Some(reason) = reason {
@@ -153,7 +162,11 @@ async fn store(context: &Context<'_>, batch: Vec<Message>, stop: &mut Stop, has_
         .map(|message| (node_of(&message), message))
         .partition(|(node, _)| node.is_some());
     for (_, message) in others {
-        (context.report)(BusEvent::NoNode(message.subject.to_string()));
+        let is_due =
+            context.log_limit.borrow_mut().count("", NO_NODE, 1, Instant::now().into_std());
+        if let Some((_, count)) = is_due {
+            (context.report)(BusEvent::NoNode { subject: message.subject.to_string(), count });
+        }
         let _ = message.ack_with(AckKind::Term).await;
     }
     let received: Vec<(Name, Message)> =
@@ -215,15 +228,19 @@ fn ingest_messages(
 }
 
 fn report_counts(context: &Context<'_>, committed: &Committed) {
+    let (mut limit, now) = (context.log_limit.borrow_mut(), Instant::now().into_std());
     for (node, counts) in &committed.counts {
         if counts.bad > 0 {
             let mut reasons = committed.bad.iter().filter(|(of, _)| of == node);
-            let reason = reasons.next().map_or("too many to keep", |(_, reason)| reason).to_owned();
-            (context.report)(BusEvent::Bad { node: node.clone(), reason, count: counts.bad });
+            let reason = reasons.next().map_or("too many to keep", |(_, reason)| reason);
+            if let Some((reason, count)) = limit.count(node.as_str(), reason, counts.bad, now) {
+                (context.report)(BusEvent::Bad { node: node.clone(), reason, count });
+            }
         }
-        if counts.deferred > 0 {
-            let (node, count) = (node.clone(), counts.deferred);
-            (context.report)(BusEvent::Deferred { node, count });
+        if counts.deferred > 0
+            && let Some((_, count)) = limit.count(node.as_str(), DEFERRED, counts.deferred, now)
+        {
+            (context.report)(BusEvent::Deferred { node: node.clone(), count });
         }
     }
 }

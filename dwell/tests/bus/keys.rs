@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use dwell_rollup::Level;
 
 use crate::bus::Bus;
-use crate::fixture::{stderr, stdout};
+use crate::fixture::{Sandbox, stderr, stdout};
 use crate::network::{Node, agent_of, new_key, wait_until};
 
 #[test]
@@ -26,6 +26,21 @@ fn revoked_key_is_cut_off() {
     bus.runtime.block_on(other.client.flush()).unwrap();
     let statistics = other.client.statistics();
     assert_eq!(statistics.connects.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn revocation_fails_if_no_server_reads_the_keys() {
+    let sandbox = Sandbox::new();
+    let (_, public) = new_key();
+    let enrolled = sandbox.dwell(&["hub", "enroll", "a", &public]);
+    assert!(enrolled.status.success(), "{enrolled:?}");
+    let revoked = sandbox.dwell(&["hub", "revoke", "a"]);
+    assert_eq!(revoked.status.code(), Some(1), "{revoked:?}");
+    let said = stderr(&revoked);
+    assert!(said.contains("revoked 1 keys of node a"), "{said}");
+    assert!(said.contains("accepts the revoked key until it reads the file"), "{said}");
+    assert!(said.contains("names no running nats-server"), "{said}");
+    assert!(!stdout(&sandbox.dwell(&["hub", "keys"])).contains(&public), "the key is removed");
 }
 
 #[test]

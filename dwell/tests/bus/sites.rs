@@ -1,5 +1,6 @@
 //! A leaf server at a site.
 
+use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
@@ -76,6 +77,14 @@ fn leaf_server_passes_on_only_nodes_of_its_site() {
         thief.wait_for_event(&bus, &violation);
     }
     assert_eq!(bus.jetstream("STREAM.INFO.DWELL", &json!({}))["config"]["name"], "DWELL");
+    // A revoked node is removed from its site, whose configuration is written again as it was.
+    let said = bus.dwell(&["hub", "revoke", "b"]);
+    assert!(said.contains("the leaf server of roof accepts revoked keys of b until"), "{said}");
+    let (leaf_config, keys) = (bus.file("leaf-roof/nats-server.conf"), bus.file("keys.conf"));
+    let has_b = |path: &Path| std::fs::read_to_string(path).unwrap().contains("dwell.up.b");
+    assert!(has_b(&leaf_config) && !has_b(&keys));
+    config(&[]);
+    assert!(!has_b(&leaf_config) && !has_b(&keys));
     // A revoked leaf server is cut off when the hub's server starts again.
     bus.dwell(&["hub", "revoke", "leaf:roof"]);
     bus.kill_server();

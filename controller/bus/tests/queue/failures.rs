@@ -57,6 +57,39 @@ fn deleted_stream_is_created_again_and_loses_no_receipt() {
 }
 
 #[test]
+fn working_hub_waits_for_a_stream_that_becomes_unusable() {
+    let Some(mut bus) = Bus::new() else { return };
+    let hub = bus.start_hub();
+    let seed = bus.enroll("a");
+    let info = bus.jetstream("STREAM.INFO.DWELL", &json!({}));
+    let mut config = info["config"].clone();
+    config["max_age"] = json!(3_600_000_000_000_u64);
+    let changed = bus.jetstream("STREAM.UPDATE.DWELL", &config);
+    assert!(changed["error"].is_null(), "{changed}");
+    bus.kill_server();
+    bus.start_server();
+    hub.wait_for("stream DWELL has other settings than a hub needs: maximum age 3600s");
+    // The stream is lost, and its directory has no space for a new one.
+    bus.kill_server();
+    fs::remove_dir_all(bus.file("store")).unwrap();
+    let config = fs::read_to_string(bus.file("nats.conf")).unwrap();
+    let small = config.replace(&(64_u64 << 20).to_string(), &(1_u64 << 20).to_string());
+    fs::write(bus.file("nats.conf"), small).unwrap();
+    bus.start_server();
+    hub.wait_for("cannot create stream DWELL of 33554432 bytes");
+    bus.kill_server();
+    fs::write(bus.file("nats.conf"), config).unwrap();
+    bus.start_server();
+    let node = Node::connect(&bus, "a", &seed, &bus.url()).unwrap();
+    wait_until("a new stream", || {
+        bus.jetstream("CONSUMER.INFO.DWELL.hub", &json!({}))["name"] == "hub"
+    });
+    node.send(&bus, &records(1));
+    bus.wait_for_counts("a", [1, 0, 0]);
+    hub.stop();
+}
+
+#[test]
 fn stream_with_other_settings_is_refused() {
     let Some(bus) = Bus::new() else { return };
     let config = json!({

@@ -161,17 +161,20 @@ pub(super) fn run(
         interval: args.interval,
         stop,
     });
-    let known = KnownNodes::default();
     let mut stores = [database.open(data)?, database.open(data)?];
     if !database.is_shared() {
         // No other hub is active here, so claims are those of hubs that were killed.
         recover(&mut stores[0], now_ns())?;
     }
-    let alerting = alerting::start(stores, &known, &shared.stop);
-    let receiving = bus.start(data, rules, &shared.store, &shared.stop);
-    let tags = args.tag.clone();
+    let (tags, known) = (args.tag.clone(), KnownNodes::default());
     let mut hub = Supervisor { shared, tags, known, collecting: BTreeMap::new() };
-    hub.run(args.embedded.then_some(&catalogue));
+    // Alerts are evaluated at once, and rules may name devices.
+    if let Err(error) = hub.read_devices(&catalogue) {
+        say_unread(&error);
+    }
+    let alerting = alerting::start(stores, &hub.known, &hub.shared.stop);
+    let receiving = bus.start(data, rules, &hub.shared.store, &hub.shared.stop);
+    hub.run(&catalogue, args.embedded);
     for thread in alerting {
         let _ = thread.join();
     }
@@ -182,11 +185,16 @@ pub(super) fn run(
     Ok(Exit::Measured)
 }
 
+fn say_unread(error: &StoreError) {
+    say(&format!("dwell: devices are not read: {}", chain(error)));
+}
+
 /// Starts and ends the collection from each device.
 struct Supervisor {
     shared: Arc<Shared>,
+    /// Tags of the devices to collect from; empty for all.
     tags: Vec<String>,
-    /// Names of the devices, for alerts.
+    /// Names of all devices, for alerts: those without these tags may send records by a bus.
     known: KnownNodes,
     collecting: BTreeMap<String, Collecting>,
 }
@@ -199,18 +207,23 @@ struct Collecting {
 }
 
 impl Supervisor {
-    fn run(&mut self, catalogue: Option<&Store>) {
+    fn run(&mut self, catalogue: &Store, collects: bool) {
         let mut announced = false;
         let mut expired: Option<Instant> = None;
         while !self.shared.stop.load(Ordering::Relaxed) {
             // The catalogue may be locked for a moment; collection goes on.
-            if let Some(Err(error)) = catalogue.map(|it| self.follow_catalogue(it)) {
-                say(&format!("dwell: devices are not read: {}", chain(&error)));
+            let followed = if collects {
+                self.follow_catalogue(catalogue)
+            } else {
+                self.read_devices(catalogue).map(drop)
+            };
+            if let Err(error) = followed {
+                say_unread(&error);
             }
             if !announced {
                 let (dir, count) = (self.shared.dir.display(), self.collecting.len());
                 let devices = match count {
-                    _ if catalogue.is_none() => String::new(),
+                    _ if !collects => String::new(),
                     0 => ", 0 devices; add each node by `dwell device add NAME DESTINATION \
                           --address ADDRESS`"
                         .to_owned(),
@@ -241,17 +254,22 @@ impl Supervisor {
         wait(time, &[&self.shared.stop]);
     }
 
+    /// Reads the devices, which alerts know from then on. Returns those with the tags of this hub.
+    fn read_devices(&self, catalogue: &Store) -> Result<BTreeMap<String, Device>, StoreError> {
+        let devices = KnownDevice::all(catalogue, &say_problem)?;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
+            devices.iter().filter_map(|known| known.device.name.parse().ok()).collect();
+        let has_tag = |device: &Device| device.tags.iter().any(|tag| self.tags.contains(tag));
+        Ok(devices
+            .into_iter()
+            .filter(|known| self.tags.is_empty() || has_tag(&known.device))
+            .map(|known| (known.device.name.clone(), known.device))
+            .collect())
+    }
+
     /// Starts threads for new or changed devices, and ends those of removed ones.
     fn follow_catalogue(&mut self, catalogue: &Store) -> Result<(), StoreError> {
-        let devices: BTreeMap<String, Device> = KnownDevice::all(catalogue, &say_problem)?
-            .into_iter()
-            .filter(|known| {
-                self.tags.is_empty() || known.device.tags.iter().any(|tag| self.tags.contains(tag))
-            })
-            .map(|known| (known.device.name.clone(), known.device))
-            .collect();
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            devices.keys().filter_map(|name| name.parse().ok()).collect();
+        let devices = self.read_devices(catalogue)?;
         let is_current =
             |name: &String, collecting: &Collecting| devices.get(name) == Some(&collecting.device);
         let ended: Vec<String> = self

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use dwell_bus::{
-    AcceptedKey, Credential, KeyFileError, KeysError, Owner, PublicKey, change_keys, read_keys,
+    AcceptedKey, AcceptedKeys, Credential, KeyFileError, KeysError, Owner, PublicKey, change_keys,
+    read_keys,
 };
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
@@ -96,7 +97,9 @@ pub(super) fn enroll(args: &EnrollArgs) -> Result<Exit, Failure> {
     let key = AcceptedKey { owner, nodes: BTreeSet::new(), credential };
     change_keys(&args.files.keys(), |keys| keys.enroll(key, false)).map_err(failure)?;
     say(&format!("dwell: {} is enrolled", args.node));
-    finish(&args.files, &args.node)
+    name_leaf_servers(&args.files, &args.node)?;
+    args.files.reload()?;
+    Ok(Exit::Measured)
 }
 
 /// Adds a second key, or ends the rotation.
@@ -117,37 +120,73 @@ pub(super) fn rotate(args: &RotateArgs) -> Result<Exit, Failure> {
             say(&format!("dwell: removed {removed} old keys of {node}"));
         }
     }
-    finish(&args.files, node)
+    name_leaf_servers(&args.files, node)?;
+    args.files.reload()?;
+    Ok(Exit::Measured)
 }
 
 /// Removes keys, whose connections the server closes.
+///
+/// # Errors
+/// Among others, no server was signalled to read the keys.
 pub(super) fn revoke(args: &RevokeArgs) -> Result<Exit, Failure> {
-    let removed =
-        change_keys(&args.files.keys(), |keys| keys.revoke(&args.owner, args.key.as_ref()))
-            .map_err(failure)?;
+    let change = |keys: &mut AcceptedKeys| {
+        let sites = match &args.owner {
+            Owner::Node(node) => sites_of(keys, node),
+            Owner::Leaf(_) | Owner::Hub => BTreeSet::new(),
+        };
+        Ok((keys.revoke(&args.owner, args.key.as_ref())?, sites))
+    };
+    let (removed, sites) = change_keys(&args.files.keys(), change).map_err(failure)?;
     say(&format!("dwell: revoked {removed} keys of {}", args.owner));
     match &args.owner {
-        Owner::Node(node) => finish(&args.files, node),
+        Owner::Node(node) => {
+            let keys = read_keys(&args.files.keys())?;
+            for site in sites {
+                let has_nodes = keys.of(&Owner::Leaf(site.clone())).next().is_some();
+                say(&revoked_text(node, &site, has_nodes));
+            }
+        }
         Owner::Leaf(_) | Owner::Hub => {
-            args.files.reload()?;
             say("dwell: restart nats-server to close an open connection of the leaf server");
-            Ok(Exit::Measured)
         }
     }
+    args.files.reload_without_revoked()?;
+    Ok(Exit::Measured)
 }
 
-/// Makes the server read the keys, and names the leaf servers that have keys of the node, too.
-fn finish(files: &KeyFileArgs, node: &Name) -> Result<Exit, Failure> {
-    for leaf in read_keys(&files.keys())?.iter().filter(|key| key.nodes.contains(node)) {
-        if let Owner::Leaf(site) = &leaf.owner {
-            say(&format!(
-                "dwell: {node} connects to the leaf server of {site}, too: write its configuration \
-                 again with `dwell hub nats-config --leaf {site}`, and reload that server"
-            ));
-        }
+/// Returns the sites of the leaf servers that have the keys of a node.
+fn sites_of(keys: &AcceptedKeys, node: &Name) -> BTreeSet<Name> {
+    let of_node = keys.iter().filter(|key| key.nodes.contains(node));
+    let sites = of_node.filter_map(|key| match &key.owner {
+        Owner::Leaf(site) => Some(site.clone()),
+        Owner::Hub | Owner::Node(_) => None,
+    });
+    sites.collect()
+}
+
+/// Prints the leaf servers that need the new keys of a node, too.
+fn name_leaf_servers(files: &KeyFileArgs, node: &Name) -> Result<(), Failure> {
+    for site in sites_of(&read_keys(&files.keys())?, node) {
+        say(&format!(
+            "dwell: {node} connects to the leaf server of {site}, too: write its configuration again with \
+             `dwell hub nats-config --leaf {site}` and its other options but --nodes, and reload that server"
+        ));
     }
-    files.reload()?;
-    Ok(Exit::Measured)
+    Ok(())
+}
+
+/// Describes how the leaf server of a site loses a revoked key.
+fn revoked_text(node: &Name, site: &Name, has_nodes: bool) -> String {
+    if has_nodes {
+        format!(
+            "dwell: the leaf server of {site} accepts revoked keys of {node} until you write its \
+             configuration again with `dwell hub nats-config --leaf {site}` and its other options but \
+             --nodes, and restart that server"
+        )
+    } else {
+        format!("dwell: the leaf server of {site} has no other node and is removed: stop it")
+    }
 }
 
 /// Prints all keys.

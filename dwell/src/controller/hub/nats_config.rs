@@ -100,22 +100,28 @@ fn leaf(args: &Args, site: &Name, remote: &str) -> Result<Exit, Failure> {
     let dir = config.parent().unwrap_or(Path::new(".")).to_owned();
     let secret = dir.join("leaf.password");
     let (path, owner) = (args.files.keys(), Owner::Leaf(site.clone()));
-    let address = remote.strip_prefix("tls://").filter(|address| !address.contains('@'));
-    let Some(address) = address else {
+    if remote.contains('@') {
+        return Err(Failure::usage(
+            "--remote: the URL has a user name or password; dwell creates the password of a leaf server: \
+             write the URL like tls://hub.example.org:7422",
+        ));
+    }
+    let Some(address) = remote.strip_prefix("tls://") else {
         return Err(Failure::usage(format!(
             "--remote {remote}: write it like tls://hub.example.org:7422"
         )));
     };
     let keys = read_keys(&path)?;
+    let has_key = |node: &Name| keys.of(&Owner::Node(node.clone())).next().is_some();
     let mut nodes: BTreeSet<Name> = args.nodes.iter().cloned().collect();
     if nodes.is_empty() {
         nodes = keys.of(&owner).last().map(|last| last.nodes.clone()).unwrap_or_default();
+        nodes.retain(has_key);
     }
     if nodes.is_empty() {
         return Err(Failure::usage(format!("--nodes: name the nodes of site {site}")));
     }
-    let has_no_key = |node: &&Name| keys.of(&Owner::Node((*node).clone())).next().is_none();
-    if let Some(node) = nodes.iter().find(has_no_key) {
+    if let Some(node) = nodes.iter().find(|node| !has_key(node)) {
         return Err(Failure::usage(format!(
             "--nodes: {node} has no key; enrol it with `dwell hub enroll {node} PUBLIC_KEY`"
         )));

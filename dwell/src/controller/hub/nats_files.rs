@@ -69,25 +69,45 @@ impl KeyFileArgs {
     }
 
     /// Makes the server read its keys, or prints the command that does.
+    ///
+    /// # Errors
+    /// No server runs that `--nats-pid` names, or it cannot be signalled.
     pub(super) fn reload(&self) -> Result<(), Failure> {
-        let file = self.pid();
-        let Some(pid) = running_server(&file) else {
-            if self.nats_pid.is_some() {
-                let shown = file.display();
-                return Err(Failure::from(anyhow::anyhow!(
-                    "the keys are written, but {shown} names no running nats-server; reload it with \
-                     `nats-server --signal reload`"
-                )));
-            }
+        if self.nats_pid.is_none() && running_server(&self.pid()).is_none() {
             say("dwell: nats-server reads the keys at its next start; a running one, after \
                  `nats-server --signal reload`");
             return Ok(());
+        }
+        self.signal()
+    }
+
+    /// Makes the server read its keys without a revoked one.
+    ///
+    /// # Errors
+    /// No server was signalled, so the revoked key may still be accepted.
+    pub(super) fn reload_without_revoked(&self) -> Result<(), Failure> {
+        self.signal().map_err(|failure| Failure {
+            error: failure
+                .error
+                .context("a running nats-server accepts the revoked key until it reads the file"),
+            ..failure
+        })
+    }
+
+    fn signal(&self) -> Result<(), Failure> {
+        let file = self.pid();
+        let Some(pid) = running_server(&file) else {
+            let shown = file.display();
+            return Err(Failure::from(anyhow::anyhow!(
+                "the keys are written, but {shown} names no running nats-server; reload it with \
+                 `nats-server --signal reload`, or name its file with --nats-pid"
+            )));
         };
         kill_process(pid, Signal::HUP).with_context(|| {
             let pid = pid.as_raw_nonzero();
             format!("the keys are written, but nats-server was not reloaded; run `kill -HUP {pid}` as its user")
         })?;
-        say("dwell: nats-server reads the keys now");
+        say("dwell: signalled nats-server to read the keys; its log says whether it did");
         Ok(())
     }
 }
