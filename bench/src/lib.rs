@@ -8,6 +8,7 @@
 
 mod echo;
 mod first_figure;
+mod http_client;
 mod interrupt;
 mod lab;
 mod machine;
