@@ -1,7 +1,7 @@
 //! Benchmarks that drive the real binaries from outside. `roundtrip` repeats a published experiment
 //! with a plan; `rtt`, `pace`, `relay` and `reflect` compare dwell with other programs in labs of two
 //! or three nodes; `data` measures the handling of samples; `hostile` attacks reflectors; `web` loads
-//! the web controller. All use the
+//! the web controller; `fleet` loads a hub with the records of many agents. All but `fleet` use the
 //! command line and JSON output only. `judge` compares them in pairs and decides on goals.
 
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ mod summary;
 mod table;
 
 pub mod data;
+pub mod fleet;
 pub mod hostile;
 pub mod judge;
 pub mod pace;
