@@ -157,7 +157,10 @@ pub(super) struct StreamView<'a> {
 
 impl<'a> StreamView<'a> {
     pub(super) fn new(network: &'a Network) -> Result<Self> {
-        let context = jetstream::new(network.connect_hub()?);
+        let client = network.connect_hub()?;
+        // The context starts a task.
+        let _runtime = network.runtime().enter();
+        let context = jetstream::new(client);
         Ok(Self { runtime: network.runtime(), context })
     }
 
