@@ -19,7 +19,7 @@ use crate::Interrupt;
 const MESSAGES_PER_NODE: u64 = 40;
 
 /// Time for a backlog to be drained.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(600);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -100,7 +100,7 @@ pub(super) fn measure(size: Size, interrupt: &Interrupt) -> Result<Backlog> {
             if (at + round).is_multiple_of(2) {
                 let hub = network.start_hub(&database.url())?;
                 let start = Instant::now();
-                stream.await_empty(DRAIN_TIMEOUT)?;
+                stream.await_empty(DRAIN_TIMEOUT, interrupt)?;
                 turn.hub = count / start.elapsed().as_secs_f64();
                 hub.stop()?;
             } else {
@@ -108,7 +108,7 @@ pub(super) fn measure(size: Size, interrupt: &Interrupt) -> Result<Backlog> {
                 let bare = Bare::prepare(runtime, client, database.client()?)?;
                 let start = Instant::now();
                 let drained = runtime.spawn(bare.drain(state.messages));
-                stream.await_empty(DRAIN_TIMEOUT)?;
+                stream.await_empty(DRAIN_TIMEOUT, interrupt)?;
                 turn.bare = count / start.elapsed().as_secs_f64();
                 runtime.block_on(drained).context("the bare consumer panicked")??;
             }

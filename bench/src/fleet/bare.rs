@@ -1,6 +1,8 @@
 //! The bare consumer: pulls the messages of the stream in batches, stores their records with multi-row
 //! inserts on one plain connection, and acknowledges them. It verifies, dates and sums nothing.
 
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +11,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::{self, AckKind, Message};
 use dwell_rollup::{CONSUMER, Identity, Piece, STREAM, pieces};
 use futures_util::StreamExt as _;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Messages of a batch, and the time that it waits for them: those of a hub.
@@ -26,10 +29,14 @@ const INSERT: &str = "INSERT INTO bare.records \
 
 /// A consumer that is ready to receive.
 pub(super) struct Bare {
+    client: Client,
     consumer: PullConsumer,
-    database: postgres::Client,
-    insert: postgres::Statement,
+    /// To the thread that stores: the client of PostgreSQL blocks, and must not end in a task.
+    to_store: mpsc::Sender<Stored>,
 }
+
+/// A batch, and where it goes when it is stored.
+type Stored = (Vec<Message>, oneshot::Sender<Result<Vec<Message>>>);
 
 impl Bare {
     /// Prepares table and statement.
@@ -40,16 +47,23 @@ impl Bare {
     ) -> Result<Self> {
         database.batch_execute(TABLE)?;
         let insert = database.prepare(INSERT)?;
+        let (to_store, batches) = mpsc::channel::<Stored>();
+        thread::spawn(move || {
+            for (batch, stored) in batches {
+                let outcome = store(&mut database, &insert, &batch);
+                let _ = stored.send(outcome.map(|()| batch));
+            }
+        });
         let consumer = runtime.block_on(async {
-            let stream = jetstream::new(client).get_stream(STREAM).await?;
+            let stream = jetstream::new(client.clone()).get_stream(STREAM).await?;
             stream.get_consumer(CONSUMER).await.map_err(|error| anyhow::anyhow!("{error}"))
         });
         let consumer = consumer.context("cannot use the consumer of the hub")?;
-        Ok(Self { consumer, database, insert })
+        Ok(Self { client, consumer, to_store })
     }
 
     /// Receives this number of messages.
-    pub(super) async fn drain(mut self, wanted: u64) -> Result<()> {
+    pub(super) async fn drain(self, wanted: u64) -> Result<()> {
         let stream = self.consumer.stream().max_messages_per_batch(BATCH).messages();
         let mut messages = stream.await.context("cannot receive")?;
         let mut received = 0;
@@ -64,19 +78,16 @@ impl Bare {
                 }
             }
             received += batch.len() as u64;
-            let stored = tokio::task::spawn_blocking(move || {
-                let outcome = store(&mut self.database, &self.insert, &batch);
-                (self, batch, outcome)
-            });
-            let (bare, batch, outcome) = stored.await.context("the insert panicked")?;
-            outcome?;
-            self = bare;
+            let (sender, stored) = oneshot::channel();
+            self.to_store.send((batch, sender)).ok().context("the thread that stores ended")?;
+            let batch = stored.await.context("the thread that stores ended")??;
             for message in batch {
                 let acknowledged = message.ack_with(AckKind::Ack).await;
                 ensure!(acknowledged.is_ok(), "cannot acknowledge a message");
             }
         }
-        Ok(())
+        // A client that ends may have acknowledgements that it has not sent.
+        self.client.flush().await.context("cannot send acknowledgements")
     }
 }
 

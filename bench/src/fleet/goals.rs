@@ -161,7 +161,7 @@ fn pages(pages: Option<&Pages>) -> Vec<Judged> {
         ("pair over 90 days", |store| &store.pair, 200.0),
         ("figures of the pair over 90 days", |store| &store.pair_figures, 200.0),
     ];
-    let nodes = pages.map_or(0, |pages| pages.nodes);
+    let (nodes, days) = pages.map_or((0, 0), |pages| (pages.nodes, pages.days));
     let mut judged = Vec::new();
     for name in ["SQLite", "PostgreSQL"] {
         let store = pages.and_then(|pages| pages.stores.iter().find(|store| store.store == name));
@@ -171,7 +171,9 @@ fn pages(pages: Option<&Pages>) -> Vec<Judged> {
             let note = page_of.and_then(|page| {
                 let kilobytes = page.bytes as f64 / 1e3;
                 let (p95, n) = (p95(&page.ms)?, page.ms.len());
-                Some(format!("p95 {p95:.0} ms of {n}, {kilobytes:.0} kB, {nodes} nodes"))
+                Some(format!(
+                    "p95 {p95:.0} ms of {n}, {kilobytes:.0} kB, {nodes} nodes, {days} days"
+                ))
             });
             judged.push(
                 Judged::new(

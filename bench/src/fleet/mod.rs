@@ -81,6 +81,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(2..=200))]
     nodes: u64,
+    /// Days of the history of one pair of them; fewer only to try the bench
+    #[arg(long, value_name = "N", default_value_t = 90,
+          value_parser = clap::value_parser!(i64).range(1..=90))]
+    days: i64,
     /// Requests of each page
     #[arg(long, value_name = "N", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(20..=1_000))]
@@ -160,7 +164,8 @@ fn measure(
                 footprint::measure(size, interrupt).map(|of| measured.footprint = Some(of))
             }
             Part::Pages => {
-                let size = pages::Size { nodes: args.nodes, requests: args.requests, form };
+                let (nodes, days, requests) = (args.nodes, args.days, args.requests);
+                let size = pages::Size { nodes, days, requests, form };
                 pages::measure(size, interrupt).map(|of| measured.pages = Some(of))
             }
         }
@@ -206,15 +211,6 @@ fn costs_table(measured: &Measured) -> Table {
         row("memory of nats-server", format!("{:.1} MB", agents.server_mb), &rate);
         row("message of records", per(agents.bytes, agents.messages), "");
         row("record in a message", per(agents.bytes, agents.records), "");
-        if let Some(costs) = &agents.costs {
-            let note = "write-ahead log";
-            row("record in the log", format!("{:.0} B", costs.wal_bytes_per_record), note);
-            for (table, cost) in &costs.tables {
-                let bytes = cost.bytes_per_row();
-                let bytes = bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.0} B"));
-                row(&format!("row of {table}"), bytes, &format!("{} rows with indexes", cost.rows));
-            }
-        }
     }
     if let Some(backlog) = &measured.backlog {
         let bytes = format!("{:.0} B", backlog.stream_bytes_per_message);
@@ -231,6 +227,19 @@ fn costs_table(measured: &Measured) -> Table {
         ] {
             let text = bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.0} B"));
             row(name, text, "100 probes/s");
+        }
+    }
+    let of_agents = measured.agents.as_ref().and_then(|agents| agents.costs.as_ref());
+    let of_pages = measured.pages.as_ref().and_then(|pages| pages.costs.as_ref());
+    for (part, costs) in [("agents", of_agents), ("pages", of_pages)] {
+        let Some(costs) = costs else { continue };
+        let bytes = format!("{:.0} B", costs.wal_bytes_per_record);
+        row(&format!("{part}: record in the write-ahead log"), bytes, "");
+        for (table, cost) in &costs.tables {
+            if let Some(bytes) = cost.bytes_per_row() {
+                let note = format!("{} rows with indexes", cost.rows);
+                row(&format!("{part}: row of {table}"), format!("{bytes:.0} B"), &note);
+            }
         }
     }
     for store in measured.pages.iter().flat_map(|pages| &pages.stores) {

@@ -16,8 +16,8 @@ use dwell_rollup::{Name, STREAM};
 use tokio::runtime::Runtime;
 
 use super::records::agent_name;
-use crate::Server;
 use crate::lab::sibling;
+use crate::{Interrupt, Server};
 
 /// Path of nats-server in Debian, where not every user has it in PATH.
 const NATS_SERVER: &str = "/usr/sbin/nats-server";
@@ -174,7 +174,7 @@ impl<'a> StreamView<'a> {
     }
 
     /// Waits until the stream is empty.
-    pub(super) fn await_empty(&self, timeout: Duration) -> Result<()> {
+    pub(super) fn await_empty(&self, timeout: Duration, interrupt: &Interrupt) -> Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
             let waiting = self.state()?.messages;
@@ -182,6 +182,7 @@ impl<'a> StreamView<'a> {
                 return Ok(());
             }
             ensure!(Instant::now() < deadline, "{waiting} messages wait after {timeout:?}");
+            ensure!(!interrupt.came(), "interrupted; {waiting} messages wait");
             std::thread::sleep(POLL_INTERVAL);
         }
     }

@@ -12,6 +12,7 @@ use dwell_rollup::Name;
 use serde::Serialize;
 use serde_json::json;
 
+use super::costs::{self, DatabaseCosts};
 use super::database::Database;
 use super::expected::DAY_NS;
 use super::generator::now_ns;
@@ -19,9 +20,6 @@ use super::records::{LONG_INTERVAL_NS, RecordForm, SimulatedAgent, agent_name};
 use crate::http_client::Client;
 use crate::lab::sibling;
 use crate::{Interrupt, Server};
-
-/// Days of the history of one pair.
-const PAIR_DAYS: i64 = 90;
 
 /// Long intervals of an hour and of a day.
 const PER_HOUR: i64 = 12;
@@ -35,8 +33,12 @@ const WARM_UP_REQUESTS: u64 = 3;
 pub(super) struct Pages {
     /// Nodes of the mesh.
     pub(super) nodes: u64,
+    /// Days of the history of one pair.
+    pub(super) days: i64,
     /// Times of answers by database.
     pub(super) stores: Vec<StorePages>,
+    /// Bytes in PostgreSQL: hours and days are whole here.
+    pub(super) costs: Option<DatabaseCosts>,
 }
 
 /// Times of answers in ms, and their lengths in bytes.
@@ -63,13 +65,15 @@ pub(super) struct Page {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) nodes: u64,
+    /// Days of the history of one pair.
+    pub(super) days: i64,
     pub(super) requests: u64,
     pub(super) form: RecordForm,
 }
 
 /// Fills both databases, and requests their pages.
 pub(super) fn measure(size: Size, interrupt: &Interrupt) -> Result<Pages> {
-    let mut measured = Pages { nodes: size.nodes, ..Pages::default() };
+    let mut measured = Pages { nodes: size.nodes, days: size.days, ..Pages::default() };
     let folder = tempfile::tempdir()?;
     let (data, empty) = (folder.path().join("sqlite"), folder.path().join("postgres"));
     std::fs::create_dir_all(&empty)?;
@@ -81,8 +85,10 @@ pub(super) fn measure(size: Size, interrupt: &Interrupt) -> Result<Pages> {
     eprintln!("pages: PostgreSQL");
     let database = Database::start()?;
     let mut store = PostgresStore::open(&database.url(), None)?;
+    let wal = costs::wal_position(&mut database.client()?)?;
     let filled = fill(&mut store, size, interrupt)?;
     drop(store);
+    measured.costs = Some(costs::of_database(&mut database.client()?, wal, filled.0)?);
     let url = database.url();
     measured.stores.push(request_all("PostgreSQL", &empty, Some(&url), filled, size)?);
     Ok(measured)
@@ -91,7 +97,7 @@ pub(super) fn measure(size: Size, interrupt: &Interrupt) -> Result<Pages> {
 /// Number of records, and the time that they took in seconds.
 type Filled = (u64, f64);
 
-/// Fills a database by the path of the hub: 90 days of the first pair in both directions, the statuses of
+/// Fills a database by the path of the hub: the history of the first pair in both directions, the statuses of
 /// all nodes of the last day, and the last hour of all pairs. The pages of the mesh read one row per pair
 /// and window, whose length does not depend on the number of intervals.
 fn fill(store: &mut dyn HubStore, size: Size, interrupt: &Interrupt) -> Result<Filled> {
@@ -102,7 +108,7 @@ fn fill(store: &mut dyn HubStore, size: Size, interrupt: &Interrupt) -> Result<F
         names.iter().map(|node| (node.clone(), schedule(version, node, &names))).collect()
     };
     let mut transaction = store.begin()?;
-    transaction.add_schedule(end_ns - (PAIR_DAYS + 1) * DAY_NS, "u@h", "", &parts)?;
+    transaction.add_schedule(end_ns - (size.days + 1) * DAY_NS, "u@h", "", &parts)?;
     transaction.commit()?;
     let mut records = 0;
     let mut pair = [(1, &names[1]), (2, &names[0])]
@@ -112,9 +118,9 @@ fn fill(store: &mut dyn HubStore, size: Size, interrupt: &Interrupt) -> Result<F
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
     // The last hour is that of the mesh.
-    let intervals = PAIR_DAYS * PER_DAY - PER_HOUR;
-    let history_ns = end_ns - PAIR_DAYS * DAY_NS;
-    for day in 0..PAIR_DAYS {
+    let intervals = size.days * PER_DAY - PER_HOUR;
+    let history_ns = end_ns - size.days * DAY_NS;
+    for day in 0..size.days {
         ensure!(!interrupt.came(), "interrupted");
         let mut messages = Vec::new();
         let of_day = day * PER_DAY + 1..=((day + 1) * PER_DAY).min(intervals);
