@@ -17,7 +17,7 @@ use crate::Server;
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 /// User that owns the server if the bench runs as root: the server refuses root.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 /// Time for the server to accept connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ impl Database {
     pub(super) fn start() -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("dwell-pg-").tempdir()?;
         if rustix::process::getuid().is_root() {
-            std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY))?;
+            std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
         }
         let mut initdb = Self::command("initdb", dir.path());
         initdb.args(["--no-sync", "--auth", "trust", "--username", "hub"]);
@@ -66,7 +66,8 @@ impl Database {
         let program = Path::new(PROGRAMS).join(program);
         let mut command = if rustix::process::getuid().is_root() {
             let mut command = Command::new("setpriv");
-            let (user, group) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
+            let (user, group) =
+                (format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}"));
             command.args([&user, &group, "--clear-groups"]).arg(program);
             command
         } else {

@@ -350,7 +350,8 @@ mod tests {
         let messages = messages(&mut agent);
         assert_eq!((messages.len(), messages[0].records, messages[0].last), (61, 3, 3));
         assert_eq!(messages.iter().filter(|message| message.has_long).count(), 3);
-        assert_eq!(messages.last().unwrap().last, messages.iter().map(|of| of.records).sum());
+        let all: u64 = messages.iter().map(|message| message.records).sum();
+        assert_eq!(messages.last().unwrap().last, all);
         assert!(agent.finish(START_NS + 62 * INTERVAL_NS).unwrap().is_none());
         for message in &messages {
             assert!(rollups(message).iter().all(|rollup| rollup.delays.len() == 4));
