@@ -68,7 +68,9 @@ impl Database {
             let mut command = Command::new("setpriv");
             let (user, group) =
                 (format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}"));
-            command.args([&user, &group, "--clear-groups"]).arg(program);
+            command.args([&user, &group, "--clear-groups"]);
+            // A change of the user clears the signal at the end of the bench.
+            command.args(["--pdeathsig", "INT"]).arg(program);
             command
         } else {
             Command::new(program)
