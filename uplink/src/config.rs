@@ -1,11 +1,12 @@
 //! Configuration file of an uplink.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use async_nats::ServerAddr;
-use dwell_rollup::{DEFAULT_SPOOL_DIR, Name};
+use dwell_rollup::{DEFAULT_SPOOL_DIR, Name, SPOOL_VARIABLE, user_spool_dir};
 use dwell_units::Nanos;
 use serde::Deserialize;
 
@@ -32,8 +33,20 @@ pub(crate) struct Config {
     pub(crate) receipt_timeout: Nanos,
 }
 
+/// The directory in which the agent of this user has its spool by default.
 fn default_spool() -> PathBuf {
-    DEFAULT_SPOOL_DIR.into()
+    let path = |name| std::env::var_os(name).map(PathBuf::from);
+    if let Some(dir) = path(SPOOL_VARIABLE) {
+        return dir;
+    }
+    let shared = Path::new(DEFAULT_SPOOL_DIR);
+    // The owner of a process is its effective user, see proc(5).
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if is_root || shared.is_dir() {
+        return shared.to_owned();
+    }
+    let (state, home) = (path("XDG_STATE_HOME"), path("HOME"));
+    user_spool_dir(state.as_deref(), home.as_deref()).unwrap_or_else(|| shared.to_owned())
 }
 
 const fn default_receipt_timeout() -> Nanos {
@@ -93,7 +106,7 @@ mod tests {
     #[test]
     fn defaults_apply_to_missing_fields() {
         let config = parse("\"tls://192.0.2.1\"", "").unwrap();
-        assert_eq!(config.spool, Path::new(DEFAULT_SPOOL_DIR));
+        assert_eq!(config.spool, default_spool());
         assert_eq!(config.receipt_timeout, Nanos::from_secs(60));
         assert_eq!(config.servers().unwrap()[0].port(), 4222);
     }

@@ -75,7 +75,7 @@ pub struct LeafServer {
     pub site: Name,
     /// Address and port for the nodes of the site.
     pub listen: String,
-    /// Certificate of the server.
+    /// Certificate of the server; relative paths are from the directory in which it starts, here and below.
     pub tls: ServerTls,
     /// Leaf address of the hub's server without scheme, such as `hub.example.org:7422`.
     pub remote: String,

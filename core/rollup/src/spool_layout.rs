@@ -16,6 +16,7 @@
 //! the hub knows, so the last one counts.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,18 @@ use crate::status::{DroppedCounts, DroppedRecords, Status};
 
 /// Default directory.
 pub const DEFAULT_SPOOL_DIR: &str = "/var/lib/dwell-agent";
+
+/// Environment variable with another default directory.
+pub const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
+
+/// Returns the default directory of the spool of a user who cannot create [`DEFAULT_SPOOL_DIR`], by the XDG
+/// Base Directory Specification. `state` is the value of `XDG_STATE_HOME`, and `home` that of `HOME`; `None`
+/// if neither is set.
+pub fn user_spool_dir(state: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
+    let state = state.filter(|dir| dir.is_absolute()).map(Path::to_owned);
+    let state = state.or_else(|| Some(home?.join(".local/state")))?;
+    Some(state.join("dwell-agent"))
+}
 
 /// Directory of receipts.
 pub const RECEIPTS_DIR: &str = "receipts";
@@ -187,6 +200,17 @@ pub struct SpoolState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spool_of_a_user_is_in_the_home() {
+        let dir = |state: &str, home: &str| {
+            let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+            user_spool_dir(path(state).as_deref(), path(home).as_deref())
+        };
+        assert_eq!(dir("", "/home/pi"), Some("/home/pi/.local/state/dwell-agent".into()));
+        assert_eq!(dir("/state", "/home/pi"), Some("/state/dwell-agent".into()));
+        assert_eq!(dir("state", ""), None, "a relative path is ignored");
+    }
 
     #[test]
     fn names_of_record_files_sort_by_age() {

@@ -16,6 +16,7 @@ mod postgres;
 #[expect(dead_code, reason = "shared with the tests of the hub's databases")]
 mod postgres_server;
 mod queries;
+mod reader;
 mod schedules;
 #[path = "../controller/schema.rs"]
 mod schema;

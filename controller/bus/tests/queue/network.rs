@@ -132,7 +132,9 @@ fn make_certificates(dir: &Path) {
 pub(crate) fn start_server(config: &Path, port: u16) -> Child {
     let log = File::create(config.with_extension("log")).unwrap();
     let mut command = Command::new(SERVER);
-    command.arg("-c").arg(config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    // The configuration of a leaf server names files of its directory.
+    command.arg("-c").arg(config).current_dir(config.parent().unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let server = command.spawn().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     wait_until("nats-server", || TcpStream::connect(address).is_ok());

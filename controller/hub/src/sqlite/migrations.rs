@@ -1,10 +1,10 @@
 //! Migrations of an SQLite file, with a copy of the older one. The caller holds the lock of the directory.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::HubError;
 use crate::migrations::{self, pending};
@@ -20,22 +20,33 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/4.sql"),
 ];
 
-/// Refuses the database of a newer dwell before SQLite opens it, which may write to it.
+/// Refuses the database of a newer dwell before SQLite opens it for writing.
+///
+/// SQLite reads the file, because this process may have the database open: close(2) of another descriptor
+/// removes the locks of the process, fcntl(2). A backup by another program would then take the log away
+/// from a hub that uses it.
 pub(super) fn refuse_newer(path: &Path) -> Result<(), HubError> {
-    // https://sqlite.org/fileformat2.html, 1.3: the user version, big-endian, at offset 60.
-    const MAGIC: &[u8] = b"SQLite format 3\0";
-    let mut header = [0; 64];
-    match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
-        Ok(()) if header.starts_with(MAGIC) => {
-            let found = u32::from_be_bytes([header[60], header[61], header[62], header[63]]);
-            migrations::refuse_newer(found, MIGRATIONS.len() as u32, &place(path))
-        }
-        Ok(()) => Ok(()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
-            Ok(())
-        }
-        Err(error) => Err(HubError::file("read", path)(error)),
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    // Neither locks nor recovers the database, so the file stays as it is.
+    let opened = Connection::open_with_flags(immutable_uri(path), flags);
+    // A file that is missing or damaged is reported when it is opened for use.
+    match opened.and_then(|db| version(&db)) {
+        Ok(found) => migrations::refuse_newer(found, MIGRATIONS.len() as u32, &place(path)),
+        Err(_) => Ok(()),
     }
+}
+
+/// Returns the URI of a database that is only read, <https://sqlite.org/uri.html>.
+fn immutable_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri + "?immutable=1"
 }
 
 fn place(path: &Path) -> String {

@@ -89,7 +89,12 @@ fn hub(args: &Args) -> Result<Exit, Failure> {
     replace_file(&config, &server.to_text(), 0o644)?;
     let (shown, key) = (config.display(), files.hub_key.display());
     say(&format!("dwell: wrote {shown}, {} and the hub's key {key}", keys.display()));
-    say(&format!("dwell: start the server with `nats-server -c {shown}`"));
+    if args.files.has_server() {
+        args.files.reload()?;
+        say("dwell: restart nats-server if an address has changed");
+    } else {
+        say(&format!("dwell: start the server with `nats-server -c {shown}`"));
+    }
     Ok(Exit::Measured)
 }
 
@@ -139,21 +144,29 @@ fn leaf(args: &Args, site: &Name, remote: &str) -> Result<Exit, Failure> {
     let credential = Credential::Password(hash);
     let accepted = AcceptedKey { owner, nodes: nodes.clone(), credential };
     change_keys(&path, |keys| keys.enroll(accepted, true)).map_err(failure)?;
+    // Everything that the site needs is in one directory, in which the server starts there.
+    let tls = args.tls()?;
+    let remote_ca = args.tls_ca.as_deref();
     let server = LeafServer {
         site: site.clone(),
         listen: args.listen.clone(),
-        tls: args.tls()?,
+        tls: ServerTls {
+            cert: copy(&tls.cert, &dir, "cert.pem", 0o644)?,
+            key: copy(&tls.key, &dir, "key.pem", 0o600)?,
+        },
         remote: address.to_owned(),
-        remote_ca: args.tls_ca.as_deref().map(full).transpose()?,
+        remote_ca: remote_ca.map(|ca| copy(ca, &dir, "ca.pem", 0o644)).transpose()?,
         password,
-        pid: full(&dir.join("nats-server.pid"))?,
+        pid: "nats-server.pid".into(),
     };
     let nodes: Vec<Name> = nodes.into_iter().collect();
     // The file has the password.
     replace_file(&config, &server.to_text(&nodes, &keys), 0o600)?;
-    let shown = config.display();
-    say(&format!("dwell: wrote {shown}, which has the password of the leaf server"));
-    say(&format!("dwell: start it at the site with `nats-server -c {shown}`"));
+    let shown = dir.display();
+    say(&format!("dwell: wrote {shown} with the password of the leaf server and the certificates"));
+    say(
+        "dwell: copy this directory to the site, and start `nats-server -c nats-server.conf` in it",
+    );
     args.files.reload()?;
     Ok(Exit::Measured)
 }
@@ -180,6 +193,14 @@ impl Args {
 /// A path that does not depend on the directory in which the server starts.
 fn full(path: &Path) -> Result<PathBuf, Failure> {
     Ok(absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?)
+}
+
+/// Copies a file into a directory. Returns its name there.
+fn copy(from: &Path, dir: &Path, name: &str, mode: u32) -> Result<PathBuf, Failure> {
+    let text =
+        std::fs::read_to_string(from).with_context(|| format!("cannot read {}", from.display()))?;
+    replace_file(&dir.join(name), &text, mode)?;
+    Ok(name.into())
 }
 
 /// The path of `file` from the directory of `config`.

@@ -68,12 +68,17 @@ impl KeyFileArgs {
         self.nats_pid.clone().unwrap_or_else(|| NatsFiles::new(&self.data.data).pid)
     }
 
+    /// Whether the server runs that the file names.
+    pub(super) fn has_server(&self) -> bool {
+        running_server(&self.pid()).is_some()
+    }
+
     /// Makes the server read its keys, or prints the command that does.
     ///
     /// # Errors
     /// No server runs that `--nats-pid` names, or it cannot be signalled.
     pub(super) fn reload(&self) -> Result<(), Failure> {
-        if self.nats_pid.is_none() && running_server(&self.pid()).is_none() {
+        if self.nats_pid.is_none() && !self.has_server() {
             say("dwell: nats-server reads the keys at its next start; a running one, after \
                  `nats-server --signal reload`");
             return Ok(());

@@ -50,8 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let mut store = args.database.open_to_read(&args.data)?;
     let mut reports = NodeReport::read_all(&mut *store.begin_to_read()?)?;
-    // Hubs on a database server may run on other machines.
-    let has_hub = args.database.is_shared() || HubLock::is_held(&args.data.data);
+    let has_hub = has_hub(args);
     if !has_hub {
         // Those of a killed hub say nothing about now.
         reports.iter_mut().for_each(|report| report.collection_fault = None);
@@ -73,6 +72,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let names = waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     say(&format!("dwell: without records, or not yet on the newest schedule: {names}"));
     Ok(Exit::Failed)
+}
+
+/// Whether a hub runs. Those on a database server may run on other machines.
+fn has_hub(args: &Args) -> bool {
+    args.database.is_shared() || HubLock::is_held(&args.data.data)
 }
 
 fn print(out: &mut impl Write, reports: &[NodeReport]) -> std::io::Result<()> {
@@ -102,7 +106,8 @@ fn print(out: &mut impl Write, reports: &[NodeReport]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until all devices deliver records and follow the newest schedule. Returns those that do not.
+/// Waits until a hub runs, and all devices deliver records and follow the newest schedule. Returns those that
+/// do not. The hub may be starting on a database that is as it has to be.
 fn wait(args: &Args, time: Duration) -> Result<Vec<Name>, Failure> {
     let devices: Vec<Name> = known_nodes(&args.data)?.into_keys().collect();
     if devices.is_empty() {
@@ -115,7 +120,7 @@ fn wait(args: &Args, time: Duration) -> Result<Vec<Name>, Failure> {
             Some(mut store) => waiting(&mut *store, &devices)?,
             None => devices.clone(),
         };
-        if waiting.is_empty() || Instant::now() >= end {
+        if (waiting.is_empty() && has_hub(args)) || Instant::now() >= end {
             return Ok(waiting);
         }
         thread::sleep(WAIT_POLL_INTERVAL);

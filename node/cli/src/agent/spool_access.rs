@@ -9,13 +9,10 @@ use std::path::{Path, PathBuf};
 use dwell_io::plain_file;
 use dwell_rollup::{
     DEFAULT_SPOOL_DIR, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
-    PAUSE_LOCK_FILE, Pause, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
-    Selection, SpoolCursor, level_dir, select_records,
+    PAUSE_LOCK_FILE, Pause, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, SPOOL_VARIABLE,
+    STATUS_FILE, Selection, SpoolCursor, level_dir, select_records, user_spool_dir,
 };
 use serde_json::Value;
-
-/// Environment variable with the directory of the spool.
-const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
 
 /// Maximum length of a small file in bytes.
 const MAX_SMALL_LEN: usize = 1 << 20;
@@ -33,15 +30,8 @@ pub(crate) fn default_dir() -> PathBuf {
     if is_root || shared.is_dir() {
         return shared.to_owned();
     }
-    own_dir(path("XDG_STATE_HOME"), path("HOME")).unwrap_or_else(|| shared.to_owned())
-}
-
-/// Returns the directory of the spool of a user who cannot create the shared one, by the XDG Base
-/// Directory Specification; `None` without a home.
-fn own_dir(state: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    let state = state.filter(|dir| dir.is_absolute());
-    let state = state.or_else(|| Some(home?.join(".local/state")))?;
-    Some(state.join("dwell-agent"))
+    let (state, home) = (path("XDG_STATE_HOME"), path("HOME"));
+    user_spool_dir(state.as_deref(), home.as_deref()).unwrap_or_else(|| shared.to_owned())
 }
 
 /// Records of one level from a position on.
@@ -237,17 +227,4 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
         sync_dir_of(path)
     };
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spool_of_a_user_is_in_the_home() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        assert_eq!(own_dir(None, path("/home/pi")), path("/home/pi/.local/state/dwell-agent"));
-        assert_eq!(own_dir(path("/state"), path("/home/pi")), path("/state/dwell-agent"));
-        assert_eq!(own_dir(path("state"), None), None, "a relative path is ignored");
-    }
 }
