@@ -1,6 +1,6 @@
 //! `dwell hub`: one process that collects from devices over SSH, receives by a bus, or both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,6 @@ use anyhow::Context;
 use dwell_bus::SharedStore;
 use dwell_fleet::{Device, FleetError, MAX_REQUEST_INTERVAL, NodeBinaries, SpoolLink};
 use dwell_hub::alert::recover;
-use dwell_hub::store::HubStore;
 use dwell_hub::{
     CollectError, Collector, HubError, NodeSpool, Resolution, Retention, Round, Rules,
     SimultaneousAgents, accept_clock, expire, expire_samples, simultaneous_agents,
@@ -26,9 +25,9 @@ use dwell_units::Nanos;
 
 use super::super::data::{DataArgs, say_problem};
 use super::DatabaseArgs;
-use super::alerting::{self, KnownNodes};
+use super::alerting;
 use super::bus::BusArgs;
-use super::faults;
+use super::collections::OwnCollections;
 use super::now_ns;
 
 /// Time between looks at a stop request.
@@ -110,6 +109,8 @@ fn keep(text: &str) -> Result<(Kept, u32), String> {
 /// Everything that the threads share.
 struct Shared {
     store: SharedStore,
+    /// What the database knows about the collections of this hub.
+    collections: OwnCollections,
     binaries: NodeBinaries,
     rules: Rules,
     /// The data directory.
@@ -147,13 +148,13 @@ pub(super) fn run(
     if args.accept_clock {
         accept_clock(&mut store, now_ns())?;
     }
-    faults::clear(&mut store)?;
     let upgraded = store_unknown_versions(&mut store, &rules)?;
     if upgraded > 0 {
         say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
     }
     let shared = Arc::new(Shared {
         store: Arc::new(Mutex::new(store)),
+        collections: OwnCollections::new(&dir),
         binaries: NodeBinaries::find(&program)?,
         rules,
         dir,
@@ -166,18 +167,13 @@ pub(super) fn run(
         // No other hub is active here, so claims are those of hubs that were killed.
         recover(&mut stores[0], now_ns())?;
     }
-    let (tags, known) = (args.tag.clone(), KnownNodes::default());
-    let mut hub = Supervisor { shared, tags, known, collecting: BTreeMap::new() };
-    // Alerts are evaluated at once, and rules may name devices.
-    if let Err(error) = hub.read_devices(&catalogue) {
-        say_unread(&error);
-    }
-    let alerting = alerting::start(stores, &hub.known, &hub.shared.stop);
+    let mut hub = Supervisor { shared, tags: args.tag.clone(), collecting: BTreeMap::new() };
+    // Alerts are evaluated at once, and may want samples.
+    hub.begin_collections(&catalogue, args.embedded, !database.is_shared())?;
+    let evaluation = alerting::start(stores, &hub.shared.stop);
     let receiving = bus.start(data, rules, &hub.shared.store, &hub.shared.stop);
     hub.run(&catalogue, args.embedded);
-    for thread in alerting {
-        let _ = thread.join();
-    }
+    let _ = evaluation.join();
     if let Some(receiving) = receiving {
         receiving.finish()?;
     }
@@ -194,8 +190,6 @@ struct Supervisor {
     shared: Arc<Shared>,
     /// Tags of the devices to collect from; empty for all.
     tags: Vec<String>,
-    /// Names of all devices, for alerts: those without these tags may send records by a bus.
-    known: KnownNodes,
     collecting: BTreeMap<String, Collecting>,
 }
 
@@ -207,17 +201,29 @@ struct Collecting {
 }
 
 impl Supervisor {
+    /// Stores from which devices this hub collects.
+    fn begin_collections(
+        &self,
+        catalogue: &Store,
+        collects: bool,
+        is_alone: bool,
+    ) -> Result<(), HubError> {
+        let devices = if collects { self.read_devices(catalogue) } else { Ok(BTreeMap::new()) };
+        let devices = devices.unwrap_or_else(|error| {
+            say_unread(&error);
+            BTreeMap::new()
+        });
+        let nodes: BTreeSet<Name> = devices.keys().filter_map(|name| name.parse().ok()).collect();
+        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.collections.begin(&mut *store, &nodes, is_alone)
+    }
+
     fn run(&mut self, catalogue: &Store, collects: bool) {
         let mut announced = false;
         let mut expired: Option<Instant> = None;
         while !self.shared.stop.load(Ordering::Relaxed) {
             // The catalogue may be locked for a moment; collection goes on.
-            let followed = if collects {
-                self.follow_catalogue(catalogue)
-            } else {
-                self.read_devices(catalogue).map(drop)
-            };
-            if let Err(error) = followed {
+            if collects && let Err(error) = self.follow_catalogue(catalogue) {
                 say_unread(&error);
             }
             if !announced {
@@ -245,7 +251,7 @@ impl Supervisor {
             let _ = collecting.thread.join();
         }
         let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = faults::clear(&mut *store) {
+        if let Err(error) = self.shared.collections.end(&mut *store) {
             say(&format!("dwell: faults of nodes are not removed: {}", chain(&error)));
         }
     }
@@ -254,11 +260,9 @@ impl Supervisor {
         wait(time, &[&self.shared.stop]);
     }
 
-    /// Reads the devices, which alerts know from then on. Returns those with the tags of this hub.
+    /// Returns the devices with the tags of this hub.
     fn read_devices(&self, catalogue: &Store) -> Result<BTreeMap<String, Device>, StoreError> {
         let devices = KnownDevice::all(catalogue, &say_problem)?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            devices.iter().filter_map(|known| known.device.name.parse().ok()).collect();
         let has_tag = |device: &Device| device.tags.iter().any(|tag| self.tags.contains(tag));
         Ok(devices
             .into_iter()
@@ -284,7 +288,8 @@ impl Supervisor {
                 let _ = collecting.thread.join();
             }
             if let Ok(node) = name.parse() {
-                self.say_unless_stored(faults::set(&self.shared.store, &node, None));
+                let Shared { store, collections, .. } = &*self.shared;
+                self.say_unless_stored(collections.remove(store, &node));
             }
         }
         for (name, device) in devices {
@@ -295,7 +300,8 @@ impl Supervisor {
                 say(&format!("dwell: device {name} is left out: no agent can have this name"));
                 continue;
             };
-            self.say_unless_stored(faults::add_node(&self.shared.store, &node));
+            let Shared { store, collections, .. } = &*self.shared;
+            self.say_unless_stored(collections.add(store, &node));
             let stop = Arc::new(AtomicBool::new(false));
             let (shared, of_thread) = (Arc::clone(&self.shared), Arc::clone(&stop));
             let collected = device.clone();
@@ -379,7 +385,7 @@ impl NodeSpool for SshSpool {
 /// Collects from one device until it is stopped. Reports changes, not every round.
 fn collect(shared: &Shared, node: &Name, device: &Device, stop: &Arc<AtomicBool>) {
     let is_stopped = || stop.load(Ordering::Relaxed) || shared.stop.load(Ordering::Relaxed);
-    let mut news = News::new(node, &shared.store);
+    let mut news = News::new(node, shared);
     while !is_stopped() {
         let reason = match SpoolLink::open(device, &shared.binaries, stop) {
             Ok(link) => collect_over(shared, node, SshSpool(link), &mut news, &is_stopped, stop),
@@ -433,7 +439,7 @@ fn simultaneous(shared: &Shared, node: &Name) -> Option<SimultaneousAgents> {
 /// What was said about a device.
 struct News<'a> {
     node: &'a Name,
-    store: &'a Mutex<dyn HubStore + Send>,
+    shared: &'a Shared,
     /// The last state.
     state: String,
     simultaneous: Option<SimultaneousAgents>,
@@ -444,9 +450,9 @@ struct News<'a> {
 }
 
 impl<'a> News<'a> {
-    fn new(node: &'a Name, store: &'a Mutex<dyn HubStore + Send>) -> Self {
+    fn new(node: &'a Name, shared: &'a Shared) -> Self {
         let state = String::new();
-        Self { node, store, state, simultaneous: None, schedule: None, checked: None }
+        Self { node, shared, state, simultaneous: None, schedule: None, checked: None }
     }
 
     /// Reports a state that differs from the last one. A fault is also for `dwell hub nodes`.
@@ -456,7 +462,8 @@ impl<'a> News<'a> {
         }
         say(&format!("dwell: {}: {state}", self.node));
         let fault = is_fault.then_some(state.as_str());
-        if let Err(error) = faults::set(self.store, self.node, fault) {
+        let Shared { store, collections, .. } = self.shared;
+        if let Err(error) = collections.set_fault(store, self.node, fault) {
             say(&format!("dwell: {}: its state is not stored: {}", self.node, chain(&error)));
         }
         self.state = state;
