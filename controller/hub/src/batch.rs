@@ -581,8 +581,8 @@ impl<'a> Batch<'a> {
                 let horizons = self.horizons(arrival_ns);
                 let is_kept = !horizons.is_expired(Resolution::FiveMinutes.partition(measured_ns));
                 if is_kept {
-                    let (wall_ns, status) = (measured_ns, *status);
-                    self.statuses.push(StoredStatus { node, key, wall_ns, arrival_ns, status });
+                    let of = (node, key);
+                    self.statuses.push(StoredStatus::new(of, measured_ns, arrival_ns, *status));
                 }
                 is_kept
             }
@@ -709,8 +709,8 @@ impl<'a> Batch<'a> {
                     self.transaction.remove_statuses(&[(node, from_ns, key)])?;
                 }
                 if let Some(wall_ns) = to_ns {
-                    let status = *status;
-                    self.statuses.push(StoredStatus { node, key, wall_ns, arrival_ns, status });
+                    let of = (node, key);
+                    self.statuses.push(StoredStatus::new(of, wall_ns, arrival_ns, *status));
                 }
             }
             Body::Samples(_) => {}

@@ -2,11 +2,14 @@
 
 use crate::error::HubError;
 use crate::object::time_text;
-use crate::period::DAY_NS;
+use crate::period::{DAY_NS, SECOND_NS};
 use crate::store::{HubStore, HubTransaction};
 
 /// Maximum difference between the clock and its last value in the database.
 const MAX_STEP_NS: u64 = 2 * DAY_NS as u64;
+
+/// Maximum time by which stored times of hubs may be ahead of the clock. Later ones are of a wrong clock.
+pub(crate) const MAX_LEAD_NS: i64 = 300 * SECOND_NS;
 
 /// Start of 2024. No hub ran earlier, so an earlier time is that of a wrong clock.
 const MIN_TIME_NS: i64 = 19_723 * DAY_NS;

@@ -1,12 +1,13 @@
 //! Coverage: how many of the probes that the schedules made due are in the stored rows.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use dwell_rollup::{ClockQuality, Name, NodeSchedule, ScheduleEntry, Stream};
+use dwell_rollup::{ClockQuality, Name, NodeSchedule, Stream};
 
 use crate::error::HubError;
 use crate::period::SECOND_NS;
+use crate::row::NodeId;
 use crate::schedule::Window;
 use crate::spans::{TimeSpan, join, length, subtract};
 use crate::store::{HubTransaction, StatusPoint};
@@ -32,9 +33,9 @@ pub(crate) const VALID_NS: i64 = 600 * SECOND_NS;
 pub struct ExpectedProbes {
     in_effect: Vec<InEffect>,
     /// Time in which the sender was paused, such as by an experiment.
-    pauses: Vec<TimeSpan>,
+    pauses: Arc<[TimeSpan]>,
     /// Time in which the reflector was paused.
-    reflector_pauses: Vec<TimeSpan>,
+    reflector_pauses: Arc<[TimeSpan]>,
 }
 
 impl ExpectedProbes {
@@ -50,8 +51,7 @@ impl ExpectedProbes {
         range: (i64, i64),
     ) -> Result<Self, HubError> {
         let nodes = BTreeSet::from([sender.clone(), stream.reflector.clone()]);
-        let mut history = FleetHistory::read(transaction, &nodes, range)?;
-        history.expected(transaction, sender, stream)
+        Ok(FleetHistory::read(transaction, &nodes, range)?.expected(sender, stream))
     }
 
     /// Time in which the sender was paused, as starts and ends in nanoseconds since 1970.
@@ -115,8 +115,40 @@ impl ExpectedProbes {
 #[derive(Debug, Default)]
 pub struct FleetHistory {
     nodes: BTreeMap<Name, NodeHistory>,
-    /// Parts of senders that were needed so far.
-    parts: BTreeMap<(Name, u64), Vec<ScheduleEntry>>,
+    /// Parts of nodes in the versions that they followed.
+    parts: BTreeMap<u64, BTreeMap<Name, Part>>,
+}
+
+/// The entries of a node in a version of the schedule, by stream.
+#[derive(Debug, Default)]
+struct Part(BTreeMap<Stream, Vec<PartEntry>>);
+
+/// A schedule entry.
+#[derive(Debug)]
+struct PartEntry {
+    interval_ns: i64,
+    windows: Vec<Window>,
+}
+
+impl Part {
+    fn from_json(json: &str) -> Result<Self, HubError> {
+        let part = NodeSchedule::from_json(json.as_bytes())
+            .map_err(|error| HubError::stored("schedule", error))?;
+        let mut entries: BTreeMap<Stream, Vec<PartEntry>> = BTreeMap::new();
+        for entry in part.entries {
+            // Another protocol under the same name is another stream.
+            let protocol =
+                entry.scheme().parse().map_err(|error| HubError::stored("schedule", error))?;
+            let windows = entry.windows.iter().map(|window| window.to_string().parse());
+            let windows = windows
+                .collect::<Result<_, _>>()
+                .map_err(|error: String| HubError::stored("window", error))?;
+            let interval_ns = entry.interval.0.max(1);
+            let stream = Stream { reflector: entry.reflector, protocol, entry: entry.name };
+            entries.entry(stream).or_default().push(PartEntry { interval_ns, windows });
+        }
+        Ok(Self(entries))
+    }
 }
 
 /// The history of one node.
@@ -124,7 +156,7 @@ pub struct FleetHistory {
 struct NodeHistory {
     /// When it followed which version of the schedule.
     followed: Vec<(TimeSpan, u64)>,
-    pauses: Vec<TimeSpan>,
+    pauses: Arc<[TimeSpan]>,
     bounds: ClockBounds,
 }
 
@@ -168,7 +200,7 @@ impl NodeHistory {
         followed.retain(|(span, _)| from_ns < span.1 && span.0 < to_ns);
         let bounds = ClockBounds::of(&points);
         let pauses = join(points.into_iter().flat_map(|point| point.pauses).collect());
-        Self { followed, pauses, bounds }
+        Self { followed, pauses: pauses.into(), bounds }
     }
 }
 
@@ -184,55 +216,52 @@ impl FleetHistory {
     ) -> Result<Self, HubError> {
         let applied = transaction.schedules()?.into_iter();
         let applied: Vec<_> = applied.map(|it| (it.applied_ns, it.version)).collect();
-        let known = transaction.nodes()?;
+        let known = transaction.nodes()?.into_iter().filter(|node| names.contains(&node.name));
+        let ids: BTreeMap<Name, NodeId> = known.map(|node| (node.name, node.id)).collect();
+        let mut histories = transaction.status_histories(
+            &ids.values().copied().collect::<Vec<_>>(),
+            from_ns.saturating_sub(REPORT_NS),
+            to_ns.saturating_add(REPORT_NS),
+        )?;
         let mut nodes = BTreeMap::new();
+        let mut followers: BTreeMap<u64, BTreeSet<Name>> = BTreeMap::new();
         for name in names {
-            let points = match known.iter().find(|node| node.name == *name) {
-                Some(node) => transaction.status_history(
-                    node.id,
-                    from_ns.saturating_sub(REPORT_NS),
-                    to_ns.saturating_add(REPORT_NS),
-                )?,
-                None => Vec::new(),
-            };
+            let points = ids.get(name).and_then(|id| histories.remove(id)).unwrap_or_default();
             let history = NodeHistory::new(points, &applied, (from_ns, to_ns));
+            for (_, version) in &history.followed {
+                followers.entry(*version).or_default().insert(name.clone());
+            }
             nodes.insert(name.clone(), history);
         }
-        Ok(Self { nodes, parts: BTreeMap::new() })
+        let mut parts = BTreeMap::new();
+        for (version, names) in followers {
+            let of_version = transaction.node_schedules(version, Some(&names))?.into_iter();
+            let of_version = of_version.map(|(name, json)| Ok((name, Part::from_json(&json)?)));
+            parts.insert(version, of_version.collect::<Result<_, HubError>>()?);
+        }
+        Ok(Self { nodes, parts })
     }
 
     /// Returns the history of one stream between two of the nodes.
-    ///
-    /// # Errors
-    /// The database failed.
-    pub fn expected(
-        &mut self,
-        transaction: &mut dyn HubTransaction,
-        sender: &Name,
-        stream: &Stream,
-    ) -> Result<ExpectedProbes, HubError> {
+    pub fn expected(&self, sender: &Name, stream: &Stream) -> ExpectedProbes {
         let followed = self.nodes.get(sender).map_or(&[][..], |node| &node.followed);
-        let mut in_effect = Vec::new();
-        for (span, version) in followed.iter().copied() {
-            let entries = match self.parts.entry((sender.clone(), version)) {
-                Entry::Occupied(part) => part.into_mut(),
-                Entry::Vacant(place) => place.insert(read_part(transaction, sender, version)?),
-            };
-            for entry in entries.iter().filter(|entry| is_of(entry, stream)) {
-                let windows = entry.windows.iter().map(|window| window.to_string().parse());
-                in_effect.push(InEffect {
-                    span,
-                    interval_ns: entry.interval.0.max(1),
-                    windows: windows
-                        .collect::<Result<_, _>>()
-                        .map_err(|error: String| HubError::stored("window", error))?,
-                });
-            }
+        let in_effect = followed.iter().flat_map(|(span, version)| {
+            let part = self.parts.get(version).and_then(|parts| parts.get(sender));
+            let entries = part.and_then(|part| part.0.get(stream)).into_iter().flatten();
+            entries.map(move |entry| InEffect {
+                span: *span,
+                interval_ns: entry.interval_ns,
+                windows: entry.windows.clone(),
+            })
+        });
+        let pauses = |name: &Name| {
+            self.nodes.get(name).map(|node| Arc::clone(&node.pauses)).unwrap_or_default()
+        };
+        ExpectedProbes {
+            in_effect: in_effect.collect(),
+            pauses: pauses(sender),
+            reflector_pauses: pauses(&stream.reflector),
         }
-        let pauses =
-            |name: &Name| self.nodes.get(name).map(|node| node.pauses.clone()).unwrap_or_default();
-        let (pauses, reflector_pauses) = (pauses(sender), pauses(&stream.reflector));
-        Ok(ExpectedProbes { in_effect, pauses, reflector_pauses })
     }
 
     /// Returns the maximum error in nanoseconds of one-way delays in [from, to), which the clocks of
@@ -251,17 +280,6 @@ impl FleetHistory {
     }
 }
 
-/// Returns the entries of a node in a version.
-fn read_part(
-    transaction: &mut dyn HubTransaction,
-    node: &Name,
-    version: u64,
-) -> Result<Vec<ScheduleEntry>, HubError> {
-    let Some(json) = transaction.node_schedule(version, node)? else { return Ok(Vec::new()) };
-    let part = NodeSchedule::from_json(json.as_bytes());
-    part.map(|part| part.entries).map_err(|error| HubError::stored("schedule", error))
-}
-
 /// Returns when a node followed which version of the schedule: from its first to its last status as they
 /// say, otherwise from the application of each version. Both are times and versions, in ascending order.
 fn followed(applied: &[(i64, u64)], reported: &[(i64, u64)]) -> Vec<(TimeSpan, u64)> {
@@ -276,13 +294,6 @@ fn followed(applied: &[(i64, u64)], reported: &[(i64, u64)]) -> Vec<(TimeSpan, u
     spans.filter(|(span, _)| span.0 < span.1).collect()
 }
 
-/// Whether a schedule entry is that of a stream. Another protocol under the same name is another stream.
-fn is_of(entry: &ScheduleEntry, stream: &Stream) -> bool {
-    entry.name == stream.entry
-        && entry.reflector == stream.reflector
-        && entry.scheme() == stream.protocol.as_str()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,19 +302,19 @@ mod tests {
 
     #[test]
     fn stream_of_another_protocol_is_not_due() {
-        let json = br#"{"version":1,"node":"a","entries":[
+        let json = r#"{"version":1,"node":"a","entries":[
             {"name":"m+b","reflector":"b","target":"icmp://192.0.2.2","interval":"1s"},
             {"name":"n+b","reflector":"b","target":"192.0.2.2","interval":"1s"}]}"#;
-        let schedule = NodeSchedule::from_json(json).unwrap();
+        let part = Part::from_json(json).unwrap();
         let stream = |protocol: &str, entry: &str| Stream {
             reflector: "b".parse().unwrap(),
             protocol: protocol.parse().unwrap(),
             entry: entry.parse().unwrap(),
         };
-        let is_of = |at: usize, stream: &Stream| super::is_of(&schedule.entries[at], stream);
-        assert!(is_of(0, &stream("icmp", "m+b")) && !is_of(0, &stream("stamp", "m+b")));
-        assert!(is_of(1, &stream("stamp", "n+b")), "the default");
-        assert!(!is_of(0, &stream("icmp", "n+b")));
+        let has = |protocol: &str, entry: &str| part.0.contains_key(&stream(protocol, entry));
+        assert!(has("icmp", "m+b") && !has("stamp", "m+b"));
+        assert!(has("stamp", "n+b"), "the default");
+        assert!(!has("icmp", "n+b"));
     }
 
     #[test]
@@ -318,8 +329,8 @@ mod tests {
                 entry(10, 12, 1, &[]),
                 entry(12, i64::MAX / HOUR, 10, &["12:00-13:00", "12:30-14:00"]),
             ],
-            pauses: vec![(11 * HOUR, 11 * HOUR + HOUR / 2)],
-            reflector_pauses: vec![(11 * HOUR, 11 * HOUR + 3 * HOUR / 4)],
+            pauses: [(11 * HOUR, 11 * HOUR + HOUR / 2)].into(),
+            reflector_pauses: [(11 * HOUR, 11 * HOUR + 3 * HOUR / 4)].into(),
         };
         let due = |from: i64, to: i64| probes.in_span(from * HOUR, to * HOUR);
         assert_eq!(due(0, 10), None, "before the first schedule");

@@ -7,7 +7,7 @@ use dwell_rollup::{Name, NodeSchedule, Stream};
 use crate::coverage::{ExpectedProbes, FleetHistory};
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
-use crate::row::StreamId;
+use crate::row::{NodeId, StreamId};
 use crate::store::{HubTransaction, SentStream};
 use crate::window::{Window, WindowFigures};
 
@@ -85,8 +85,9 @@ pub struct MeshFigures {
     /// Number of probes that were due in the window; `None` if no schedule has the stream, or the
     /// window is not recent.
     pub due: Option<f64>,
-    /// Lost probes that the paused reflector explains.
-    pub lost_in_pause: u64,
+    /// Lost probes that the paused reflector explains; `None` if unknown, because the window is not
+    /// recent.
+    pub lost_in_pause: Option<u64>,
     /// Maximum error of its one-way delays in nanoseconds; `None` if unknown, or the window is not
     /// recent.
     pub error_ns: Option<u64>,
@@ -106,21 +107,28 @@ impl MeshFigures {
     }
 
     /// Whether the reflector was paused all the time, so that neither delays nor loss are known.
-    pub const fn is_paused(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         let counts = &self.window.counts;
         // The phase of a stream is random, so a probe more or less is due.
-        self.lost_in_pause > 0 && counts.sent.saturating_sub(self.lost_in_pause) <= 1
+        self.lost_in_pause.is_some_and(|lost| lost > 0 && counts.sent.saturating_sub(lost) <= 1)
     }
 
-    /// Share of probes that were lost without a pause of the reflector; `None` without probes.
+    /// Number of probes that were lost without a pause of the reflector; `None` if unknown.
+    pub fn lost(&self) -> Option<u64> {
+        match self.window.counts.lost {
+            0 => Some(0),
+            lost => Some(lost.saturating_sub(self.lost_in_pause?)),
+        }
+    }
+
+    /// Share of probes that were lost without a pause of the reflector; `None` if unknown, or without
+    /// probes.
     pub fn loss(&self) -> Option<f64> {
         if self.is_paused() {
             return None;
         }
-        let counts = &self.window.counts;
-        let sent = counts.sent.saturating_sub(self.lost_in_pause);
-        let lost = counts.lost.saturating_sub(self.lost_in_pause);
-        (sent > 0).then(|| lost as f64 / sent as f64)
+        let sent = self.window.counts.sent.saturating_sub(self.lost_in_pause.unwrap_or(0));
+        (sent > 0).then_some(self.lost()? as f64 / sent as f64)
     }
 }
 
@@ -138,12 +146,13 @@ pub fn mesh(
         transaction.windows(window, None)?.into_iter().collect();
     let mut missing = scheduled(transaction)?;
     let mut mesh = Mesh { window: Some(window), ..Mesh::default() };
-    for node in transaction.nodes()? {
-        let status = transaction.last_status(node.id)?;
-        if status.is_some_and(|stored| stored.status.pause.is_some()) {
-            mesh.paused.insert(node.name);
-        }
-    }
+    let nodes = transaction.nodes()?;
+    let statuses =
+        transaction.last_statuses(&nodes.iter().map(|node| node.id).collect::<Vec<_>>())?;
+    let is_paused =
+        |id: &NodeId| statuses.get(id).is_some_and(|stored| stored.status.pause.is_some());
+    mesh.paused =
+        nodes.into_iter().filter(|node| is_paused(&node.id)).map(|node| node.name).collect();
     let of_known = known.iter().map(|sent| (&sent.sender, &sent.stream));
     let of_schedule = missing.iter().map(|(sender, stream)| (sender, stream));
     let names: BTreeSet<Name> = of_known
@@ -152,7 +161,7 @@ pub fn mesh(
         .collect();
     // One stream that ended long ago must not demand the history of all nodes since then.
     let from_ns = now_ns.saturating_sub(window.length_ns()).saturating_sub(MAX_CURRENT_NS);
-    let mut history = FleetHistory::read(transaction, &names, (from_ns, now_ns))?;
+    let history = FleetHistory::read(transaction, &names, (from_ns, now_ns))?;
     let arrived_ns = now_ns.saturating_sub(ARRIVAL_NS);
     let arrived = (arrived_ns.saturating_sub(window.length_ns()), arrived_ns);
     for SentStream { id, sender, stream } in known {
@@ -169,11 +178,11 @@ pub fn mesh(
         if figures.is_none() && !is_scheduled {
             continue;
         }
-        let expected = history.expected(transaction, &sender, &stream)?;
+        let expected = history.expected(&sender, &stream);
         let coverage = ProbeCoverage::new(&expected, figures.as_ref(), arrived);
         let figures = figures.map(|of| {
             if of.from_ns < from_ns {
-                MeshFigures { window: of, due: None, lost_in_pause: 0, error_ns: None }
+                MeshFigures { window: of, due: None, lost_in_pause: None, error_ns: None }
             } else {
                 measured(&expected, &history, &stream, of)
             }
@@ -181,7 +190,7 @@ pub fn mesh(
         mesh.streams.push(MeshStream { sender, stream, figures, coverage });
     }
     for (sender, stream) in missing {
-        let expected = history.expected(transaction, &sender, &stream)?;
+        let expected = history.expected(&sender, &stream);
         let coverage = ProbeCoverage::new(&expected, None, arrived);
         mesh.streams.push(MeshStream { sender, stream, figures: None, coverage });
     }
@@ -202,7 +211,7 @@ fn measured(
     let (from_ns, to_ns) = (window.from_ns, window.to_ns);
     let due = expected.in_span(from_ns, to_ns);
     let unanswerable = expected.unanswerable(from_ns, to_ns).round() as u64;
-    let lost_in_pause = unanswerable.min(window.counts.lost);
+    let lost_in_pause = Some(unanswerable.min(window.counts.lost));
     let error_ns = history.error_ns(&window.clock, &stream.reflector, from_ns, to_ns);
     MeshFigures { window, due, lost_in_pause, error_ns }
 }
@@ -211,16 +220,10 @@ fn measured(
 fn scheduled(transaction: &mut dyn HubTransaction) -> Result<BTreeSet<(Name, Stream)>, HubError> {
     let mut streams = BTreeSet::new();
     let Some(version) = transaction.newest_version()? else { return Ok(streams) };
-    let mut senders: Vec<Name> = transaction.nodes()?.into_iter().map(|node| node.name).collect();
-    let mut seen: BTreeSet<Name> = senders.iter().cloned().collect();
-    while let Some(sender) = senders.pop() {
-        let Some(json) = transaction.node_schedule(version, &sender)? else { continue };
+    for (sender, json) in transaction.node_schedules(version, None)? {
         let part = NodeSchedule::from_json(json.as_bytes())
             .map_err(|error| HubError::stored("schedule", error))?;
         for entry in part.entries {
-            if seen.insert(entry.reflector.clone()) {
-                senders.push(entry.reflector.clone());
-            }
             let Ok(protocol) = entry.scheme().parse() else { continue };
             let stream = Stream { reflector: entry.reflector, protocol, entry: entry.name };
             streams.insert((sender.clone(), stream));

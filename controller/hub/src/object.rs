@@ -7,12 +7,14 @@ use dwell_store::FleetSampleFile;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::collection::collections;
 use crate::error::HubError;
 use crate::incarnation::{IncarnationState, SimultaneousAgents, simultaneous_agents};
 use crate::query::{Answer, DelayFigures, Figures, QUANTILES, Query, measure};
+use crate::row::NodeId;
 use crate::samples::SampleRequest;
 use crate::schedule::NodeCost;
-use crate::store::{AppliedSchedule, HubTransaction, StoredNode, StoredStatus, TextKind};
+use crate::store::{AppliedSchedule, HubTransaction, StoredNode, StoredStatus};
 
 /// Formats a time as RFC 3339 in UTC, with whole seconds unless there are others.
 pub fn time_text(ns: i64) -> String {
@@ -174,7 +176,7 @@ pub struct NodeReport {
     pub status: Option<StoredStatus>,
     /// Two agents that ran at the same time under its name.
     pub simultaneous: Option<SimultaneousAgents>,
-    /// Why the running hub collects nothing from it.
+    /// Why a hub collects nothing from it.
     pub collection_fault: Option<String>,
 }
 
@@ -184,13 +186,31 @@ impl NodeReport {
     /// # Errors
     /// The database failed.
     pub fn read(transaction: &mut dyn HubTransaction, node: StoredNode) -> Result<Self, HubError> {
-        let incarnations = transaction.incarnations_of(node.id)?;
-        let simultaneous = simultaneous_agents(&incarnations);
-        let status = transaction.last_status(node.id)?;
-        let incarnations = incarnations.into_iter().map(|(_, state)| state).collect();
-        let collection_fault =
-            transaction.texts(TextKind::CollectionFault)?.remove(node.name.as_str());
-        Ok(Self { node, incarnations, status, simultaneous, collection_fault })
+        let missing = || HubError::stored("node", "it is missing");
+        Self::of(transaction, vec![node])?.pop().ok_or_else(missing)
+    }
+
+    fn of(
+        transaction: &mut dyn HubTransaction,
+        nodes: Vec<StoredNode>,
+    ) -> Result<Vec<Self>, HubError> {
+        let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+        let mut incarnations = transaction.incarnations_of_nodes(&ids)?;
+        let mut statuses = transaction.last_statuses(&ids)?;
+        let faults = collections(transaction)?.into_iter();
+        let mut faults: BTreeMap<Name, String> =
+            faults.filter_map(|of| Some((of.node, of.fault?))).collect();
+        let reports = nodes.into_iter().map(|node| {
+            let incarnations = incarnations.remove(&node.id).unwrap_or_default();
+            Self {
+                simultaneous: simultaneous_agents(&incarnations),
+                status: statuses.remove(&node.id),
+                incarnations: incarnations.into_iter().map(|(_, state)| state).collect(),
+                collection_fault: faults.remove(&node.name),
+                node,
+            }
+        });
+        Ok(reports.collect())
     }
 
     /// Reads what the hub knows about all nodes, by name.
@@ -199,7 +219,7 @@ impl NodeReport {
     /// The database failed.
     pub fn read_all(transaction: &mut dyn HubTransaction) -> Result<Vec<Self>, HubError> {
         let nodes = transaction.nodes()?;
-        nodes.into_iter().map(|node| Self::read(transaction, node)).collect()
+        Self::of(transaction, nodes)
     }
 
     /// Records that are neither stored nor dropped by the node, although later ones are stored.
@@ -297,7 +317,7 @@ mod tests {
     use dwell_rollup::{Incarnation, Refusal, Status, StreamFault};
 
     use super::*;
-    use crate::row::{NodeId, RecordKey};
+    use crate::row::RecordKey;
     use crate::store::Counts;
 
     #[test]

@@ -276,8 +276,8 @@ fn answer(
     let rows = transaction.rows(resolution, &[span])?.pop().unwrap_or_default();
     let reflector = &stream.stream.reflector;
     let names = BTreeSet::from([stream.sender.clone(), reflector.clone()]);
-    let mut history = FleetHistory::read(transaction, &names, (from_ns, to_ns))?;
-    let expected = history.expected(transaction, &stream.sender, &stream.stream)?;
+    let history = FleetHistory::read(transaction, &names, (from_ns, to_ns))?;
+    let expected = history.expected(&stream.sender, &stream.stream);
     // Rows before were dropped.
     let kept_from_ns = transaction.horizons()?.kept_from(resolution);
     let figures = |rows: &[Row], from_ns: i64, to_ns: i64| {

@@ -2,7 +2,7 @@
 //! receipts. The rules are in `ingest`, so that all databases follow the same ones; `tests/store`
 //! checks each database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::{BootId, Incarnation, Name, Status, Stream};
 
@@ -97,8 +97,21 @@ pub struct StoredStatus {
     pub status: Status,
 }
 
-/// Maximum number of pauses in a status that count, more than an agent writes.
-const MAX_PAUSES: usize = 200;
+impl StoredStatus {
+    /// Returns a status with this time, without pauses beyond [`MAX_PAUSES`].
+    pub(crate) fn new(
+        (node, key): (NodeId, RecordKey),
+        wall_ns: i64,
+        arrival_ns: i64,
+        mut status: Status,
+    ) -> Self {
+        status.pauses.truncate(MAX_PAUSES);
+        Self { node, key, wall_ns, arrival_ns, status }
+    }
+}
+
+/// Maximum number of ended pauses in a status that are kept: as many as an agent writes.
+const MAX_PAUSES: usize = 100;
 
 /// What coverage and the errors of one-way delays need of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,24 +130,13 @@ impl StatusPoint {
     /// Returns the pauses of a status that was written at this time. A start before the clock of the node
     /// was set does not make years a pause.
     pub fn pauses_of(status: &Status, wall_ns: i64) -> Vec<(i64, i64)> {
-        let ended = status.pauses.iter().map(|pause| (pause.from_wall_ns, pause.to_wall_ns));
+        let ended = status.pauses.iter().take(MAX_PAUSES);
+        let ended = ended.map(|pause| (pause.from_wall_ns, pause.to_wall_ns));
         // The pause lasts at least until this status was written.
         let all = ended.chain(status.pause.iter().map(|pause| (pause.since_wall_ns, wall_ns)));
         let oldest_ns = wall_ns.saturating_sub(MAX_AGE_NS);
         let plausible = all.map(|(from_ns, to_ns)| (from_ns.max(oldest_ns), to_ns.min(wall_ns)));
-        plausible.filter(|(from_ns, to_ns)| from_ns < to_ns).take(MAX_PAUSES).collect()
-    }
-}
-
-impl From<StoredStatus> for StatusPoint {
-    fn from(stored: StoredStatus) -> Self {
-        let StoredStatus { wall_ns, status, .. } = stored;
-        Self {
-            wall_ns,
-            schedule_version: status.schedule_version,
-            clock_bound_ns: status.clock_bound_ns,
-            pauses: Self::pauses_of(&status, wall_ns),
-        }
+        plausible.filter(|(from_ns, to_ns)| from_ns < to_ns).collect()
     }
 }
 
@@ -234,8 +236,10 @@ pub enum TextKind {
     ContactGaps,
     /// A request for samples, by node and number.
     SampleRequest,
-    /// Why the running hub collects nothing from a node, by node.
-    CollectionFault,
+    /// Held by a transaction that gives a number to a request for samples; the key is empty.
+    SampleLock,
+    /// The collection from a node over SSH, by node and hub.
+    Collection,
 }
 
 impl TextKind {
@@ -250,7 +254,8 @@ impl TextKind {
             Self::Maintenance => "maintenance",
             Self::ContactGaps => "contact-gaps",
             Self::SampleRequest => "sample-request",
-            Self::CollectionFault => "collection-fault",
+            Self::SampleLock => "sample-lock",
+            Self::Collection => "collection",
         }
     }
 }
@@ -310,7 +315,15 @@ pub trait HubTransaction {
     fn incarnations_of(
         &mut self,
         node: NodeId,
-    ) -> Result<Vec<(Incarnation, IncarnationState)>, HubError>;
+    ) -> Result<Vec<(Incarnation, IncarnationState)>, HubError> {
+        Ok(self.incarnations_of_nodes(&[node])?.remove(&node).unwrap_or_default())
+    }
+
+    /// Returns all incarnations of these nodes. A node without any may be missing.
+    fn incarnations_of_nodes(
+        &mut self,
+        nodes: &[NodeId],
+    ) -> Result<BTreeMap<NodeId, Vec<(Incarnation, IncarnationState)>>, HubError>;
 
     /// Adds rows of records to a partition, creating it. A row that is there stays.
     fn add_rows(&mut self, partition: Partition, rows: &[Row]) -> Result<(), HubError>;
@@ -398,20 +411,25 @@ pub trait HubTransaction {
         to_ns: i64,
     ) -> Result<Vec<StoredStatus>, HubError>;
 
-    /// Returns the same statuses as [`Self::statuses`], without their bodies. A range of 90 days has
-    /// 26,000 of them.
-    fn status_history(
+    /// Returns the statuses of nodes in [from, to), by time and without their bodies: a node writes
+    /// 26,000 in 90 days. A node without any may be missing.
+    fn status_histories(
         &mut self,
-        node: NodeId,
+        nodes: &[NodeId],
         from_ns: i64,
         to_ns: i64,
-    ) -> Result<Vec<StatusPoint>, HubError> {
-        let statuses = self.statuses(node, from_ns, to_ns)?;
-        Ok(statuses.into_iter().map(StatusPoint::from).collect())
-    }
+    ) -> Result<BTreeMap<NodeId, Vec<StatusPoint>>, HubError>;
 
     /// Returns the newest status of a node by time.
-    fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError>;
+    fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError> {
+        Ok(self.last_statuses(&[node])?.remove(&node))
+    }
+
+    /// Returns the newest status of each of these nodes by time.
+    fn last_statuses(
+        &mut self,
+        nodes: &[NodeId],
+    ) -> Result<BTreeMap<NodeId, StoredStatus>, HubError>;
 
     /// Keeps a bad record once, whatever the number of its arrivals, while the node has at most
     /// `limit` bytes of them; each counts as at least 256 bytes. Returns whether it is kept. The time
@@ -458,7 +476,17 @@ pub trait HubTransaction {
     fn newest_version(&mut self) -> Result<Option<u64>, HubError>;
 
     /// Returns the part of a node in a version.
-    fn node_schedule(&mut self, version: u64, node: &Name) -> Result<Option<String>, HubError>;
+    fn node_schedule(&mut self, version: u64, node: &Name) -> Result<Option<String>, HubError> {
+        let nodes = BTreeSet::from([node.clone()]);
+        Ok(self.node_schedules(version, Some(&nodes))?.remove(node))
+    }
+
+    /// Returns the parts of these nodes in a version, or of all nodes that have one.
+    fn node_schedules(
+        &mut self,
+        version: u64,
+        nodes: Option<&BTreeSet<Name>>,
+    ) -> Result<BTreeMap<Name, String>, HubError>;
 
     /// Returns the texts of a kind, by key.
     fn texts(&mut self, kind: TextKind) -> Result<BTreeMap<String, String>, HubError>;

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use dwell_record::{Scalar, TrialState};
 use dwell_rollup::{Level, Status};
 use dwell_store::{Role, RunState, Store};
+use tokio::time::timeout;
 
 use crate::api::ApiError;
 use crate::app::App;
@@ -19,6 +20,10 @@ use crate::hub::now_ns;
 
 /// Time during which the same figures are sent again, so that frequent requests cost nothing.
 const MAX_AGE: Duration = Duration::from_secs(2);
+
+/// Time for reading the database of the hub. A scrape of Prometheus ends after 10 s, with the loss of all
+/// metrics.
+const HUB_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of plans, those with the newest runs, whose last figures are sent.
 const MAX_PLANS: u32 = 50;
@@ -134,11 +139,11 @@ fn figures(store: &Store) -> Result<String, Error> {
 async fn fleet_metrics(app: &App) -> Result<String, Error> {
     let now_ns = now_ns();
     let read = app.read_hub(move |transaction| fleet::nodes(transaction, now_ns));
-    let nodes = match read.await {
-        Ok(None) => return Ok(String::new()),
-        Ok(Some(nodes)) => Some(nodes),
-        Err(Error::Hub(_)) => None,
-        Err(error) => return Err(error),
+    let nodes = match timeout(HUB_TIMEOUT, read).await {
+        Ok(Ok(None)) => return Ok(String::new()),
+        Ok(Ok(Some(nodes))) => Some(nodes),
+        Ok(Err(Error::Hub(_))) | Err(_) => None,
+        Ok(Err(error)) => return Err(error),
     };
     let mut text = String::new();
     let mut family = Family { text: &mut text };

@@ -46,7 +46,7 @@ for (const [colorScheme, width] of [["light", 1280], ["dark", 1280], ["light", 3
     const { context, page, messages } = await visit("/mesh", options);
     // Drawing figures takes long: each scheme and each width once.
     const hasFigures = (colorScheme === "light") === (width === 1280);
-    const paths = ["/mesh", "/mesh?delay=one-way", "/nodes", "/nodes/c", ...(hasFigures ? ["/mesh/a/b?range=24h"] : [])];
+    const paths = ["/mesh", "/mesh?delay=one-way", "/nodes", "/nodes/c", "/alerts", ...(hasFigures ? ["/mesh/a/b?range=24h"] : [])];
     for (const path of paths) {
       await page.goto(url + path);
       const name = path.replace(/\W+/g, "-").replace(/^-/, "");

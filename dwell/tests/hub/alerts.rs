@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use dwell_hub::{Delivery, Rules, SqliteStore, ingest};
 use dwell_io::process::{Handle, Signal};
@@ -167,7 +168,8 @@ fn alert_is_delivered_also_after_a_kill() {
         "alerts.toml",
         &format!(
             "version = 1\ndelay = \"1s\"\n[[alert]]\nname = \"slow\"\nwhen = \"p95 > 20ms for 1m\"\n\
-             notify = [\"ops\"]\n[notify.ops]\nwebhook = \"http://{web}/hook/secret\"\n\
+             samples = true\nnotify = [\"ops\"]\n\
+             [notify.ops]\nwebhook = \"http://{web}/hook/secret\"\n\
              email = [\"ops@example.org\"]\n[smtp]\nhost = \"127.0.0.1\"\nport = {smtp}\n\
              from = \"dwell@example.org\"\nsecurity = \"none\"\n"
         ),
@@ -184,6 +186,8 @@ fn alert_is_delivered_also_after_a_kill() {
     let alert = &first["alerts"][0];
     assert_eq!((&first["event"], &first["rule"]), (&json!("fired"), &json!("slow")));
     assert_eq!(alert["subject"], json!({ "sender": "a", "reflector": "b", "measure": "mesh" }));
+    let samples = json!({ "request": null, "reason": "no hub collects from a over SSH" });
+    assert_eq!(alert["samples"], samples);
     let value = &alert["value"];
     assert!(value["low"].as_f64().unwrap() > 49e6 && value["high"].as_f64().unwrap() < 51e6);
     // Killed between the message and its answer.
@@ -206,6 +210,7 @@ fn alert_is_delivered_also_after_a_kill() {
     let table = stdout(&sandbox.dwell(&["hub", "alerts", "history"]));
     let row = table.lines().nth(1).unwrap();
     assert!(row.contains("fired") && row.contains("slow  a:b mesh p95 5"), "{table}");
+    assert!(row.contains("; samples: not requested: no hub collects from a"), "{table}");
     assert!(row.ends_with("ops email, ops webhook"), "{table}");
     let messages = mail.messages();
     assert_eq!(messages.len(), 1, "{messages:?}");
@@ -220,6 +225,49 @@ fn alert_is_delivered_also_after_a_kill() {
     );
     let table = stdout(&sandbox.dwell(&["hub", "alerts", "status"]));
     assert!(table.contains("slow  a:b mesh  firing  "), "{table}");
+}
+
+#[test]
+fn hub_ends_while_a_mail_server_hangs() {
+    let sandbox = sandbox();
+    let added = sandbox.dwell(&["device", "add", "a", "192.0.2.1", "--address", "192.0.2.1"]);
+    assert!(added.status.success(), "{added:?}");
+    // It accepts connections, and says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let rules = sandbox.write(
+        "alerts.toml",
+        &format!(
+            "version = 1\ndelay = \"1s\"\n[[alert]]\nname = \"slow\"\nwhen = \"p95 > 20ms for 1m\"\n\
+             samples = true\nnotify = [\"ops\"]\n[notify.ops]\nemail = [\"ops@example.org\"]\n\
+             [smtp]\nhost = \"127.0.0.1\"\nport = {}\nfrom = \"dwell@example.org\"\n\
+             security = \"none\"\n",
+            listener.local_addr().unwrap().port()
+        ),
+    );
+    let applied = sandbox.dwell(&["hub", "alerts", "apply", &rules]);
+    assert!(applied.status.success(), "{applied:?}");
+    let mut command = sandbox.command(&["hub", "--embedded"]);
+    let mut hub = sandbox.start(command.env("DWELL_SSH_COMMAND", "/bin/false"));
+    let mut connection = None;
+    wait_until("a connection to the mail server", || {
+        connection = listener.accept().ok();
+        connection.is_some()
+    });
+    let interrupted = Instant::now();
+    Handle::open(hub.id()).unwrap().signal(Signal::Interrupt).unwrap();
+    assert_eq!(wait_for_exit(&mut hub).code(), Some(0));
+    assert!(interrupted.elapsed() < Duration::from_secs(15), "{:?}", interrupted.elapsed());
+    // The message waits for the next hub, and names the request for samples of the device.
+    let history = events(&sandbox);
+    let alert = &history["events"][0]["alerts"][0];
+    assert_eq!(alert["samples"], json!({ "request": 1, "reason": null }), "{history:#}");
+    let listed = stdout(&sandbox.dwell(&["hub", "samples", "list"]));
+    let row = listed.lines().nth(1).unwrap();
+    assert!(row.contains("a:b") && row.ends_with("alert slow"), "{listed}");
+    let samples = object(&sandbox.dwell(&["hub", "samples", "list", "--format", "json"]));
+    assert_matches_schema("dwell.hub-samples", &samples);
+    assert_eq!(samples["requests"][0]["author"], "alert slow");
 }
 
 #[test]

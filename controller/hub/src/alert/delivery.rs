@@ -8,6 +8,7 @@ use super::applied::applied_rules;
 use super::event::{self, Event, Message, Outcome, events};
 use super::file::{AlertRules, Smtp};
 use super::lease;
+use crate::clock::check_clock;
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
 use crate::store::{HubStore, HubTransaction, TextKind};
@@ -161,7 +162,10 @@ pub fn claim(
     now_ns: i64,
 ) -> Result<Option<Claimed>, HubError> {
     let is_due = |delivery: &Delivery| {
-        delivery.next_ns <= now_ns && of_event.is_none_or(|id| delivery.event == id)
+        // A hub whose clock was ahead may have left a later time.
+        let waits = now_ns < delivery.next_ns
+            && delivery.next_ns.saturating_sub(now_ns) <= MAX_RETRY_NS.max(CLAIM_NS);
+        !waits && of_event.is_none_or(|id| delivery.event == id)
     };
     // Without writing, so that a hub at rest leaves the database alone.
     if !deliveries(&mut *store.begin_to_read()?)?.iter().any(is_due) {
@@ -169,6 +173,7 @@ pub fn claim(
     }
     let mut transaction = store.begin()?;
     lease::lock(&mut *transaction)?;
+    check_clock(&mut *transaction, now_ns)?;
     let rules = applied_rules(&mut *transaction)?.and_then(|it| AlertRules::parse(&it.text).ok());
     let events = events(&mut *transaction)?;
     let mut claimed = None;
@@ -232,7 +237,8 @@ pub fn complete(
     let mut transaction = store.begin()?;
     lease::lock(&mut *transaction)?;
     let attempts = claimed.delivery.attempts.saturating_add(1);
-    let mut delivery = Delivery { attempts, ..claimed.delivery.clone() };
+    let at_ns = claimed.delivery.at_ns.min(now_ns);
+    let mut delivery = Delivery { attempts, at_ns, ..claimed.delivery.clone() };
     match result {
         Ok(()) => finish(&mut *transaction, &delivery, now_ns, None)?,
         Err(reason) => {

@@ -129,9 +129,14 @@ impl Evaluation<'_> {
     /// Time for which a node is silent without a reason.
     fn silence_ns(&self, node: &Name) -> i64 {
         let of = self.node(node);
-        let begins = [of.heard_ns.or(self.figures.applied_ns), of.maintained_ns];
+        let begins = [of.heard_ns.or(self.past(self.figures.applied_ns)), of.maintained_ns];
         let begin_ns = begins.into_iter().flatten().max().unwrap_or(i64::MIN);
         self.unheard_ns(node).min(self.now_ns.saturating_sub(begin_ns))
+    }
+
+    /// Returns a stored time, unless it is later than now, as by a hub whose clock was ahead.
+    fn past(&self, at_ns: Option<i64>) -> Option<i64> {
+        at_ns.filter(|at_ns| *at_ns <= self.now_ns)
     }
 
     fn emit(
@@ -147,8 +152,12 @@ impl Evaluation<'_> {
             value: state.value,
             nodes,
             reason: reason.map(str::to_owned),
+            samples: None,
         };
-        self.transitions.push(Transition { rule: state.rule.clone(), kind, alert });
+        let rule = self.rules.alert.iter().find(|rule| rule.name == state.rule);
+        // Those of a rule that was removed get the end.
+        let receivers = rule.map_or(&state.notify, |rule| &rule.notify).clone();
+        self.transitions.push(Transition { rule: state.rule.clone(), kind, alert, receivers });
     }
 
     /// Ends alerts that no rule watches any longer.
@@ -175,7 +184,7 @@ impl Evaluation<'_> {
 
     /// Whether a message that an alert fires is too soon after the previous one.
     fn is_too_soon(&self, state: Option<&AlertState>) -> bool {
-        let fired_ns = state.and_then(|state| state.fired_ns);
+        let fired_ns = self.past(state.and_then(|state| state.fired_ns));
         fired_ns.is_some_and(|at| self.now_ns < at.saturating_add(self.rules.notify_interval.0))
     }
 
@@ -190,8 +199,9 @@ impl Evaluation<'_> {
 
     /// Sends a reminder if it is due.
     fn remind(&mut self, state: &mut AlertState, nodes: Vec<Name>) {
-        let last_ns = state.notified_ns.unwrap_or(state.since_ns);
-        if self.now_ns >= last_ns.saturating_add(self.rules.reminder.0) {
+        let last_ns = self.past(state.notified_ns).or(self.past(Some(state.since_ns)));
+        let reminder_ns = self.rules.reminder.0;
+        if last_ns.is_none_or(|last_ns| self.now_ns >= last_ns.saturating_add(reminder_ns)) {
             state.notified_ns = Some(self.now_ns);
             self.emit(EventKind::Reminder, state, nodes, None);
         }
@@ -215,6 +225,7 @@ impl Evaluation<'_> {
                 return;
             }
             state.value = figures.when.value.or(state.value);
+            state.notify.clone_from(&rule.notify);
             let clear = figures.clear;
             if clear.is_complete && clear.value.is_some_and(|value| value.is_below(clear_limit)) {
                 let ended = AlertState { value: clear.value, ..state };
@@ -235,7 +246,8 @@ impl Evaluation<'_> {
         let fired_ns = state.as_ref().and_then(|state| state.fired_ns);
         let notified_ns = state.as_ref().and_then(|state| state.notified_ns);
         let pending = state.as_ref().filter(|state| state.phase == Phase::Pending);
-        let since_ns = pending.map_or(figures.end_ns, |pending| pending.since_ns);
+        let since_ns = self.past(pending.map(|pending| pending.since_ns));
+        let since_ns = since_ns.unwrap_or(figures.end_ns);
         // A node that is down looks like loss until its silence is known.
         let is_alive = nodes.iter().all(|node| {
             !self.watched_for_silence.contains(*node)
@@ -250,6 +262,7 @@ impl Evaluation<'_> {
             notified_ns,
             value: Some(value),
             nodes: BTreeMap::new(),
+            notify: rule.notify.clone(),
             unnamed: BTreeMap::new(),
         };
         if figures.when.is_complete && is_alive && !self.is_too_soon(state.as_ref()) {
@@ -290,6 +303,7 @@ impl Evaluation<'_> {
                     notified_ns: state.as_ref().and_then(|state| state.notified_ns),
                     value: None,
                     nodes,
+                    notify: rule.notify.clone(),
                     unnamed: BTreeMap::new(),
                 };
                 if !is_too_soon {
@@ -314,6 +328,7 @@ impl Evaluation<'_> {
     ) {
         let Clear::Heard(heard_for_ns) = rule.clear() else { return };
         state.nodes.retain(|node, _| site.nodes.contains(node));
+        state.notify.clone_from(&rule.notify);
         for (node, silence_ns) in active {
             let heard_ns = self.node(node).heard_ns.unwrap_or(i64::MIN);
             let contact = state.nodes.get(node).copied();
@@ -324,6 +339,8 @@ impl Evaluation<'_> {
                     Contact::Silent
                 }
                 Some(Contact::Silent) => Contact::Heard(heard_ns),
+                // The clock was set back.
+                Some(Contact::Heard(from_ns)) if from_ns > heard_ns => Contact::Heard(heard_ns),
                 Some(Contact::Heard(from_ns))
                     if heard_ns.saturating_sub(from_ns) >= heard_for_ns =>
                 {
@@ -368,15 +385,16 @@ impl Evaluation<'_> {
         };
         let (joined, returned) = (unnamed(EventKind::Fired), unnamed(EventKind::Reminder));
         // Nodes that fail within minutes of each other share a message.
-        let fired_ns = state.fired_ns.unwrap_or(self.now_ns);
-        let notified_ns = state.notified_ns.unwrap_or(state.since_ns);
-        let since_ns = self.now_ns.saturating_sub(notified_ns);
-        if !joined.is_empty() && self.now_ns.saturating_sub(fired_ns) > MAX_CONTACT_GAP_NS {
+        let is_before = |at_ns: Option<i64>, time_ns: i64| {
+            self.past(at_ns).is_none_or(|at_ns| self.now_ns.saturating_sub(at_ns) >= time_ns)
+        };
+        let is_notified = is_before(state.notified_ns, self.rules.notify_interval.0);
+        if !joined.is_empty() && is_before(state.fired_ns, MAX_CONTACT_GAP_NS + 1) {
             state.unnamed.retain(|node, _| !joined.contains(node));
             state.fired_ns = Some(self.now_ns);
             state.notified_ns = Some(self.now_ns);
             self.emit(EventKind::Fired, &state, joined, None);
-        } else if !returned.is_empty() && since_ns >= self.rules.notify_interval.0 {
+        } else if !returned.is_empty() && is_notified {
             state.unnamed.retain(|node, _| !returned.contains(node));
             state.notified_ns = Some(self.now_ns);
             self.emit(EventKind::Reminder, &state, left, None);

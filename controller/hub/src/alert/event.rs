@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::condition::{Condition, Quantity, Value};
 use super::file::Rule;
+use super::samples::AlertSamples;
 use super::state::{Alerted, EventKind, Transition};
 use super::watch::Subject;
 use crate::error::HubError;
@@ -92,8 +93,8 @@ impl Event {
     /// The alert in one line: its subject and value.
     pub fn line(&self, alert: &Alerted) -> String {
         let mut line = alert.subject.to_string();
-        if let Some(value) = &alert.value {
-            let name = self.quantity.as_deref().unwrap_or_default();
+        // The rule of a value may have been removed.
+        if let (Some(value), Some(name)) = (&alert.value, self.quantity.as_deref()) {
             line += &format!(" {} (n = {})", value_text(name, value), value.n);
         }
         if !alert.nodes.is_empty() {
@@ -108,6 +109,14 @@ impl Event {
             line += &format!(" ({reason})");
         }
         line
+    }
+
+    /// The alert in one line as [`Self::line`], with its samples.
+    pub fn details(&self, alert: &Alerted) -> String {
+        match &alert.samples {
+            Some(samples) => format!("{}; {}", self.line(alert), samples.text()),
+            None => self.line(alert),
+        }
     }
 
     /// The message that receivers get.
@@ -128,6 +137,9 @@ impl Event {
             if !alert.nodes.is_empty() {
                 let nodes: Vec<_> = alert.nodes.iter().map(ToString::to_string).collect();
                 text += &format!("  nodes: {}\n", nodes.join(", "));
+            }
+            if let Some(samples) = &alert.samples {
+                text += &format!("  {}\n", samples.text());
             }
         }
         let listed = self.alerts.len() as u64;
@@ -159,6 +171,7 @@ impl Event {
             "value": alert.value.map(|value| value_object(self.quantity.as_deref(), &value)),
             "nodes": alert.nodes,
             "reason": alert.reason,
+            "samples": alert.samples.as_ref().map(AlertSamples::object),
         })
     }
 }
@@ -189,15 +202,23 @@ pub(super) fn value_object(quantity: Option<&str>, value: &Value) -> Json {
     json!({ "quantity": quantity, "unit": unit, "low": low, "high": high, "n": n })
 }
 
+/// Alerts of an event.
+pub(super) struct Group {
+    pub(super) kind: EventKind,
+    pub(super) rule: String,
+    pub(super) alerts: Vec<Alerted>,
+    pub(super) receivers: Vec<String>,
+}
+
 /// Forms events from transitions: one for all streams of a rule, and one for each site, or one for all
 /// sites if there are many, as when the network of the hub fails.
-pub(super) fn group(transitions: Vec<Transition>) -> Vec<(EventKind, String, Vec<Alerted>)> {
-    let mut groups: BTreeMap<(String, EventKind), Vec<Alerted>> = BTreeMap::new();
-    for Transition { rule, kind, alert } in transitions {
-        groups.entry((rule, kind)).or_default().push(alert);
+pub(super) fn group(transitions: Vec<Transition>) -> Vec<Group> {
+    let mut groups: BTreeMap<(String, EventKind, Vec<String>), Vec<Alerted>> = BTreeMap::new();
+    for Transition { rule, kind, alert, receivers } in transitions {
+        groups.entry((rule, kind, receivers)).or_default().push(alert);
     }
     let mut events = Vec::new();
-    for ((rule, kind), alerts) in groups {
+    for ((rule, kind, receivers), alerts) in groups {
         let is_pair = |alert: &Alerted| matches!(alert.subject, Subject::Pair { .. });
         let (pairs, sites): (Vec<_>, Vec<_>) = alerts.into_iter().partition(is_pair);
         let sites = if sites.len() > MAX_SITE_EVENTS {
@@ -206,7 +227,10 @@ pub(super) fn group(transitions: Vec<Transition>) -> Vec<(EventKind, String, Vec
             sites.into_iter().map(|site| vec![site]).collect()
         };
         let groups = std::iter::once(pairs).chain(sites).filter(|group| !group.is_empty());
-        events.extend(groups.map(|group| (kind, rule.clone(), group)));
+        events.extend(groups.map(|alerts| {
+            let (rule, receivers) = (rule.clone(), receivers.clone());
+            Group { kind, rule, alerts, receivers }
+        }));
     }
     events
 }
@@ -260,19 +284,30 @@ mod tests {
         let transition = |subject: Subject| Transition {
             rule: "gone".to_owned(),
             kind: EventKind::Fired,
-            alert: Alerted { subject, since_ns: 0, value: None, nodes: Vec::new(), reason: None },
+            alert: Alerted {
+                subject,
+                since_ns: 0,
+                value: None,
+                nodes: Vec::new(),
+                reason: None,
+                samples: None,
+            },
+            receivers: Vec::new(),
         };
         let sites = |count: usize| {
             let site = |n: usize| transition(Subject::Site(n.to_string()));
-            group((0..count).map(site).collect()).iter().map(|it| it.2.len()).collect::<Vec<_>>()
+            group((0..count).map(site).collect())
+                .iter()
+                .map(|it| it.alerts.len())
+                .collect::<Vec<_>>()
         };
         assert_eq!(sites(3), [1, 1, 1]);
         assert_eq!(sites(70), [70]);
         let [sender, reflector] = ["a", "b"].map(|name| name.parse().unwrap());
         let pair = Subject::Pair { sender, reflector, measure: "mesh".to_owned() };
         let groups = group(vec![transition(pair.clone()), transition(pair.clone())]);
-        assert_eq!(groups[0].2.len(), 2);
-        let (kind, rule, _) = groups[0].clone();
+        assert_eq!(groups[0].alerts.len(), 2);
+        let (kind, rule) = (groups[0].kind, groups[0].rule.clone());
         let alerts = vec![transition(pair).alert; 70];
         let message = Event::new(7, (kind, rule, None), 0, alerts).message();
         assert_eq!(message.subject, "[dwell] fired: gone 70 alerts, first a:b mesh");

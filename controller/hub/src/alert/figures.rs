@@ -11,15 +11,16 @@ use super::file::{AlertRules, Rule};
 use super::maintenance::Maintenance;
 use super::state::{AlertStates, Phase};
 use super::watch::{Fleet, ScheduledStream, Subjects, Watch, alert_key};
+use crate::clock::MAX_LEAD_NS;
 use crate::coverage::{ClockBounds, VALID_NS};
 use crate::error::HubError;
 use crate::period::{DAY_NS, SECOND_NS};
 use crate::row::{NodeId, Row, StreamId};
 use crate::spans::{TimeSpan, join};
-use crate::store::{HubTransaction, Span as RowSpan, StatusPoint};
+use crate::store::{HubStore, HubTransaction, Span as RowSpan, StoredNode};
 
-/// Number of streams whose rows are read at once.
-const STREAM_BATCH: usize = 200;
+/// Maximum number of rows that are read at once: each has up to four histograms.
+const MAX_BATCH_ROWS: i64 = 10_000;
 
 /// Part of the due probes that make the time of a condition complete.
 const MIN_SHARE: f64 = 0.8;
@@ -42,10 +43,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Notes an arrival. Returns whether the node was not heard for long before.
-    fn note(&mut self, node: &Name, heard_ns: i64) -> bool {
+    /// Notes an arrival. Returns whether the node was not heard for long before. Time before `since_ns`, in
+    /// which no hub evaluated, is no gap.
+    fn note(&mut self, node: &Name, heard_ns: i64, since_ns: i64) -> bool {
         let before_ns = self.heard_ns.insert(node.clone(), heard_ns);
-        let Some(before_ns) = before_ns else { return false };
+        let Some(before_ns) = before_ns.map(|before_ns| before_ns.max(since_ns)) else {
+            return false;
+        };
         if heard_ns.saturating_sub(before_ns) <= MAX_CONTACT_GAP_NS {
             return false;
         }
@@ -62,30 +66,44 @@ pub(super) struct Read {
     pub(super) changed_gaps: BTreeSet<Name>,
 }
 
-/// Reads the figures of all rules whose time has moved on.
+/// What an evaluation is about.
+pub(super) struct Evaluated<'a> {
+    pub(super) rules: &'a AlertRules,
+    pub(super) fleet: &'a Fleet,
+    pub(super) watches: &'a [Watch],
+    pub(super) states: &'a AlertStates,
+    pub(super) maintenance: &'a BTreeMap<Name, Vec<Maintenance>>,
+    pub(super) nodes: &'a [StoredNode],
+    /// Time since which hubs have evaluated without a break, in nanoseconds since 1970.
+    pub(super) since_ns: i64,
+    pub(super) now_ns: i64,
+}
+
+/// Reads the figures of all rules whose time has moved on, in batches of streams. `renew` follows each
+/// batch; returns `None` as soon as it returns false.
 pub(super) fn read(
-    transaction: &mut dyn HubTransaction,
-    (rules, fleet, watches): (&AlertRules, &Fleet, &[Watch]),
-    states: &AlertStates,
-    maintenance: &BTreeMap<Name, Vec<Maintenance>>,
+    store: &mut dyn HubStore,
+    of: &Evaluated<'_>,
     memory: &mut Memory,
-    (since_ns, now_ns): (i64, i64),
-) -> Result<Read, HubError> {
-    let silence = watched_for_silence(watches);
+    renew: &mut dyn FnMut(&mut dyn HubStore) -> Result<bool, HubError>,
+) -> Result<Option<Read>, HubError> {
+    let Evaluated { rules, since_ns, now_ns, .. } = *of;
+    let silence = watched_for_silence(of.watches);
     let mut changed_gaps = BTreeSet::new();
     let mut numbers: BTreeMap<Name, NodeId> = BTreeMap::new();
-    let mut figures = Figures { since_ns, applied_ns: fleet.applied_ns, ..Figures::default() };
-    for node in transaction.nodes()? {
-        if let Some(heard_ns) = node.last_arrival_ns
-            && memory.note(&node.name, heard_ns)
+    let mut figures = Figures { since_ns, applied_ns: of.fleet.applied_ns, ..Figures::default() };
+    for StoredNode { id, name, last_arrival_ns, .. } in of.nodes {
+        // A hub whose clock was ahead may have left a later time.
+        let heard_ns = last_arrival_ns.filter(|at| *at <= now_ns.saturating_add(MAX_LEAD_NS));
+        if let Some(heard_ns) = heard_ns
+            && memory.note(name, heard_ns, since_ns)
         {
-            changed_gaps.insert(node.name.clone());
+            changed_gaps.insert(name.clone());
         }
-        numbers.insert(node.name.clone(), node.id);
-        let of_node = NodeFigures { heard_ns: node.last_arrival_ns, ..NodeFigures::default() };
-        figures.nodes.insert(node.name, of_node);
+        numbers.insert(name.clone(), *id);
+        figures.nodes.insert(name.clone(), NodeFigures { heard_ns, ..NodeFigures::default() });
     }
-    for (node, announced) in maintenance {
+    for (node, announced) in of.maintenance {
         let is_active = announced.iter().any(|maintenance| maintenance.is_at(now_ns));
         let ended = announced.iter().map(|it| it.span().1).filter(|end_ns| *end_ns <= now_ns);
         let of_node = figures.nodes.entry(node.clone()).or_default();
@@ -93,7 +111,7 @@ pub(super) fn read(
         of_node.maintained_ns = ended.max();
     }
     let mut due: Vec<(&Rule, Quantity, Span, &[ScheduledStream])> = Vec::new();
-    for watch in watches {
+    for watch in of.watches {
         let rule = &watch.rule;
         if let (Condition::Above { quantity, span, .. }, Some(Subjects::Streams(streams))) =
             (rule.when, &watch.subjects)
@@ -107,23 +125,33 @@ pub(super) fn read(
     let spans = due.iter().map(|(rule, _, span, _)| span.ns().max(rule.clear_span(*span).ns()));
     let look_back_ns = spans.max().unwrap_or(0) + STATUS_NS;
     let mut reader = Reader {
-        transaction,
-        rules,
+        of,
         numbers,
-        maintenance,
         silence: &silence,
         excluded: BTreeMap::new(),
         bounds: BTreeMap::new(),
-        now_ns,
         look_back_ns,
         ids: None,
     };
     for (rule, quantity, span, streams) in due {
-        for batch in streams.chunks(STREAM_BATCH) {
-            reader.batch(rule, (quantity, span), batch, states, (memory, &mut figures))?;
+        for batch in streams.chunks(batch_len(rule, span)) {
+            let mut transaction = store.begin_to_read()?;
+            let into = (&*memory, &mut figures);
+            reader.batch(&mut *transaction, rule, (quantity, span), batch, into)?;
+            drop(transaction);
+            if !renew(store)? {
+                return Ok(None);
+            }
         }
     }
-    Ok(Read { figures, changed_gaps })
+    Ok(Some(Read { figures, changed_gaps }))
+}
+
+/// Number of streams whose rows are read at once.
+fn batch_len(rule: &Rule, span: Span) -> usize {
+    let rows = |span: Span| span.ns() / span.resolution().length_ns();
+    let rows = rows(span).max(rows(rule.clear_span(span))).max(1);
+    (MAX_BATCH_ROWS / rows).max(1) as usize
 }
 
 /// End of the time that is evaluated now: the records of its rows have arrived.
@@ -134,15 +162,12 @@ fn end_of(span: Span, rules: &AlertRules, now_ns: i64) -> i64 {
 }
 
 struct Reader<'a> {
-    transaction: &'a mut dyn HubTransaction,
-    rules: &'a AlertRules,
+    of: &'a Evaluated<'a>,
     numbers: BTreeMap<Name, NodeId>,
-    maintenance: &'a BTreeMap<Name, Vec<Maintenance>>,
     silence: &'a BTreeSet<Name>,
     /// Time that is left out, by node.
     excluded: BTreeMap<Name, Vec<TimeSpan>>,
     bounds: BTreeMap<Name, ClockBounds>,
-    now_ns: i64,
     /// Time before now in which statuses matter.
     look_back_ns: i64,
     /// Numbers of streams, by sender.
@@ -152,26 +177,26 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn batch(
         &mut self,
+        transaction: &mut dyn HubTransaction,
         rule: &Rule,
         (quantity, span): (Quantity, Span),
         streams: &[ScheduledStream],
-        states: &AlertStates,
         (memory, figures): (&Memory, &mut Figures),
     ) -> Result<(), HubError> {
-        for stream in streams {
-            for node in [&stream.sender, &stream.stream.reflector] {
-                self.exclude(node, memory, figures)?;
-            }
+        self.exclude(transaction, streams, memory, figures)?;
+        if matches!(quantity, Quantity::Delay(metric, _) if metric.is_one_way()) {
+            self.read_bounds(transaction, streams)?;
         }
-        let end_ns = end_of(span, self.rules, self.now_ns);
-        let when = self.measure(quantity, span, streams)?;
+        let end_ns = end_of(span, self.of.rules, self.of.now_ns);
+        let when = self.measure(transaction, quantity, span, streams)?;
         let key = |stream: &ScheduledStream| alert_key(&rule.name, &stream.subject());
+        let states = self.of.states;
         let is_firing = |stream: &&ScheduledStream| {
             states.get(&key(stream)).is_some_and(|state| state.phase == Phase::Firing)
         };
         let firing: Vec<ScheduledStream> = streams.iter().filter(is_firing).cloned().collect();
         let clear_span = rule.clear_span(span);
-        let clear = self.measure(quantity, clear_span, &firing)?;
+        let clear = self.measure(transaction, quantity, clear_span, &firing)?;
         let clear: BTreeMap<String, Measured> = firing.iter().map(key).zip(clear).collect();
         for (stream, when) in streams.iter().zip(when) {
             let key = key(stream);
@@ -181,48 +206,83 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the time of a node that is left out, and whether its agent is paused.
+    /// Reads the time of the nodes of streams that is left out, and whether their agents are paused.
     fn exclude(
         &mut self,
-        node: &Name,
+        transaction: &mut dyn HubTransaction,
+        streams: &[ScheduledStream],
         memory: &Memory,
         figures: &mut Figures,
     ) -> Result<(), HubError> {
-        if self.excluded.contains_key(node) {
+        let nodes = streams.iter().flat_map(|stream| [&stream.sender, &stream.stream.reflector]);
+        let nodes: BTreeSet<&Name> =
+            nodes.filter(|node| !self.excluded.contains_key(*node)).collect();
+        if nodes.is_empty() {
             return Ok(());
         }
-        let mut spans: Vec<TimeSpan> = Vec::new();
-        if let Some(number) = self.numbers.get(node) {
-            let from_ns = self.now_ns.saturating_sub(self.look_back_ns);
-            let to_ns = self.now_ns.saturating_add(STATUS_NS);
-            let statuses = self.transaction.statuses(*number, from_ns, to_ns)?;
-            for stored in &statuses {
-                spans.extend(StatusPoint::pauses_of(&stored.status, stored.wall_ns));
+        let ids: Vec<NodeId> =
+            nodes.iter().filter_map(|node| self.numbers.get(*node).copied()).collect();
+        let now_ns = self.of.now_ns;
+        let from_ns = now_ns.saturating_sub(self.look_back_ns);
+        let to_ns = now_ns.saturating_add(STATUS_NS);
+        let mut histories = transaction.status_histories(&ids, from_ns, to_ns)?;
+        let last = transaction.last_statuses(&ids)?;
+        for node in nodes {
+            let mut spans: Vec<TimeSpan> = Vec::new();
+            if let Some(number) = self.numbers.get(node) {
+                let points = histories.remove(number).unwrap_or_default();
+                spans.extend(points.into_iter().flat_map(|point| point.pauses));
+                let last = last.get(number).filter(|it| (from_ns..to_ns).contains(&it.wall_ns));
+                // A paused agent writes a status every 5 min.
+                let paused = last.and_then(|last| {
+                    let until_ns = last.wall_ns.saturating_add(2 * MAX_CONTACT_GAP_NS);
+                    last.status.pause.as_ref().map(|pause| (pause.since_wall_ns, until_ns))
+                });
+                spans.extend(paused);
+                figures.nodes.entry(node.clone()).or_default().is_paused =
+                    paused.is_some_and(|(_, until_ns)| now_ns < until_ns);
             }
-            // A paused agent writes a status every 5 min.
-            let paused = statuses.last().and_then(|last| {
-                let until_ns = last.wall_ns.saturating_add(2 * MAX_CONTACT_GAP_NS);
-                last.status.pause.as_ref().map(|pause| (pause.since_wall_ns, until_ns))
-            });
-            spans.extend(paused);
-            figures.nodes.entry(node.clone()).or_default().is_paused =
-                paused.is_some_and(|(_, until_ns)| self.now_ns < until_ns);
+            let maintenance = self.of.maintenance.get(node);
+            spans.extend(maintenance.into_iter().flatten().map(Maintenance::span));
+            if self.silence.contains(node) {
+                spans.extend(memory.gaps.get(node).into_iter().flatten());
+            }
+            self.excluded.insert(node.clone(), join(spans));
         }
-        spans.extend(self.maintenance.get(node).into_iter().flatten().map(Maintenance::span));
-        if self.silence.contains(node) {
-            spans.extend(memory.gaps.get(node).into_iter().flatten());
+        Ok(())
+    }
+
+    /// Reads the errors of the clocks of reflectors.
+    fn read_bounds(
+        &mut self,
+        transaction: &mut dyn HubTransaction,
+        streams: &[ScheduledStream],
+    ) -> Result<(), HubError> {
+        let reflectors = streams.iter().map(|stream| &stream.stream.reflector);
+        let reflectors: BTreeMap<NodeId, &Name> = reflectors
+            .filter(|reflector| !self.bounds.contains_key(*reflector))
+            .filter_map(|reflector| Some((*self.numbers.get(reflector)?, reflector)))
+            .collect();
+        let ids: Vec<NodeId> = reflectors.keys().copied().collect();
+        let now_ns = self.of.now_ns;
+        let from_ns = now_ns.saturating_sub(self.look_back_ns).saturating_sub(VALID_NS);
+        let to_ns = now_ns.saturating_add(VALID_NS);
+        let histories = transaction.status_histories(&ids, from_ns, to_ns)?;
+        for (number, reflector) in reflectors {
+            let points = histories.get(&number).map_or(&[][..], Vec::as_slice);
+            self.bounds.insert(reflector.clone(), ClockBounds::of(points));
         }
-        self.excluded.insert(node.clone(), join(spans));
         Ok(())
     }
 
     fn stream_ids(
         &mut self,
+        transaction: &mut dyn HubTransaction,
     ) -> Result<&BTreeMap<(Name, dwell_rollup::Stream), StreamId>, HubError> {
         let ids = match self.ids.take() {
             Some(ids) => ids,
             None => {
-                let all = self.transaction.streams(None)?.into_iter();
+                let all = transaction.streams(None)?.into_iter();
                 all.map(|known| ((known.sender, known.stream), known.id)).collect()
             }
         };
@@ -232,20 +292,21 @@ impl Reader<'_> {
     /// Measures a quantity of streams over a time.
     fn measure(
         &mut self,
+        transaction: &mut dyn HubTransaction,
         quantity: Quantity,
         span: Span,
         streams: &[ScheduledStream],
     ) -> Result<Vec<Measured>, HubError> {
-        let to_ns = end_of(span, self.rules, self.now_ns);
+        let to_ns = end_of(span, self.of.rules, self.of.now_ns);
         let from_ns = to_ns.saturating_sub(span.ns());
-        let ids = self.stream_ids()?;
+        let ids = self.stream_ids(transaction)?;
         let key = |stream: &ScheduledStream| (stream.sender.clone(), stream.stream.clone());
         let spans: Vec<Option<RowSpan>> = streams
             .iter()
             .map(|stream| Some(RowSpan { stream: *ids.get(&key(stream))?, from_ns, to_ns }))
             .collect();
         let known: Vec<RowSpan> = spans.iter().flatten().copied().collect();
-        let mut rows = self.transaction.rows(span.resolution(), &known)?.into_iter();
+        let mut rows = transaction.rows(span.resolution(), &known)?.into_iter();
         let mut measured = Vec::new();
         for (stream, is_known) in streams.iter().zip(spans.iter().map(Option::is_some)) {
             let mut rows = if is_known { rows.next().unwrap_or_default() } else { Vec::new() };
@@ -257,7 +318,7 @@ impl Reader<'_> {
                     nodes.iter().filter_map(|node| self.excluded.get(*node)).flatten();
                 !excluded.any(|(from_ns, to_ns)| *from_ns < end_ns && row.start_ns < *to_ns)
             });
-            let error_ns = self.error_ns(quantity, stream, &rows, (from_ns, to_ns))?;
+            let error_ns = self.error_ns(quantity, stream, &rows, (from_ns, to_ns));
             measured.push(measured_over(quantity, span, stream, &rows, error_ns));
         }
         Ok(measured)
@@ -265,25 +326,17 @@ impl Reader<'_> {
 
     /// Error of a delay by the clocks of both nodes; `None` if it is unknown.
     fn error_ns(
-        &mut self,
+        &self,
         quantity: Quantity,
         stream: &ScheduledStream,
         rows: &[Row],
         (from_ns, to_ns): TimeSpan,
-    ) -> Result<Option<u64>, HubError> {
-        let Quantity::Delay(metric, _) = quantity else { return Ok(Some(0)) };
+    ) -> Option<u64> {
+        let Quantity::Delay(metric, _) = quantity else { return Some(0) };
         if !metric.is_one_way() {
-            return Ok(Some(0));
+            return Some(0);
         }
-        let reflector = &stream.stream.reflector;
-        let Some(number) = self.numbers.get(reflector) else { return Ok(None) };
-        if !self.bounds.contains_key(reflector) {
-            let from_ns = self.now_ns.saturating_sub(self.look_back_ns);
-            let (from_ns, to_ns) =
-                (from_ns.saturating_sub(VALID_NS), self.now_ns.saturating_add(VALID_NS));
-            let points = self.transaction.status_history(*number, from_ns, to_ns)?;
-            self.bounds.insert(reflector.clone(), ClockBounds::of(&points));
-        }
+        let bounds = self.bounds.get(&stream.stream.reflector)?;
         let mut clock = None;
         for row in rows {
             match &mut clock {
@@ -291,8 +344,7 @@ impl Reader<'_> {
                 Some(clock) => clock.merge(&row.clock),
             }
         }
-        let bounds = self.bounds.get(reflector);
-        Ok(bounds.zip(clock).and_then(|(bounds, clock)| bounds.error_ns(&clock, from_ns, to_ns)))
+        bounds.error_ns(&clock?, from_ns, to_ns)
     }
 }
 

@@ -96,6 +96,9 @@ pub struct Rule {
     /// Names of receivers.
     #[serde(default)]
     pub notify: Vec<String>,
+    /// Whether the samples of a stream are requested when it fires.
+    #[serde(default)]
+    pub samples: bool,
 }
 
 /// A receiver of messages.
@@ -259,6 +262,9 @@ impl Rule {
         if is_silent && (shapes > 0 || self.measure.is_some()) {
             return Err("a condition about silence selects nodes, not pairs; use nodes".into());
         }
+        if is_silent && self.samples {
+            return Err("samples is for conditions about delays and loss; remove it".into());
+        }
         if !is_silent && self.nodes.is_some() {
             return Err("nodes is for conditions about silence; use mesh, star or pairs".into());
         }
@@ -393,6 +399,7 @@ mod tests {
             (&format!("{slow}clear = \"p99 < 21ms\""), "fire again"),
             (&format!("{slow}clear = \"heard for 5m\""), "silence only"),
             ("when = \"silent for 15m\"\nmesh = \"all\"", "use nodes"),
+            ("when = \"silent for 15m\"\nsamples = true", "samples is for conditions about delays"),
             ("when = \"silent for 15m\"\nclear = \"loss < 1%\"", "heard for 5m"),
             (&format!("{slow}[[alert]]\nname = \"a\"\n{slow}"), "two rules"),
         ] {

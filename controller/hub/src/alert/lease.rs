@@ -7,7 +7,7 @@ use crate::period::SECOND_NS;
 use crate::store::{HubTransaction, TextKind};
 
 /// Time for which a hub holds the lease without renewing it.
-const LEASE_NS: i64 = 45 * SECOND_NS;
+pub(super) const LEASE_NS: i64 = 45 * SECOND_NS;
 
 /// Time without an evaluation after which silence counts anew.
 const MAX_BREAK_NS: i64 = 120 * SECOND_NS;
@@ -52,7 +52,10 @@ pub(super) fn take(
     now_ns: i64,
 ) -> Result<Result<Lease, Lease>, HubError> {
     let known = lease(transaction)?;
-    if let Some(other) = known.clone().filter(|known| known.hub != hub && now_ns < known.until_ns) {
+    // A hub whose clock was ahead may have left a later end.
+    let in_force = now_ns.saturating_add(1)..=now_ns.saturating_add(LEASE_NS);
+    let is_other = |known: &Lease| known.hub != hub && in_force.contains(&known.until_ns);
+    if let Some(other) = known.clone().filter(is_other) {
         return Ok(Err(other));
     }
     let is_continued = |known: &Lease| {

@@ -16,6 +16,7 @@ mod lease;
 mod maintenance;
 mod object;
 mod round;
+mod samples;
 mod state;
 mod watch;
 
@@ -30,5 +31,6 @@ pub use lease::{Lease, lease};
 pub use maintenance::{Maintenance, announce, end, maintenance};
 pub use object::{AlertReport, alert_history_object, alerts_object};
 pub use round::{AlertEvaluator, AlertRound, alert_states, test_receiver};
+pub use samples::AlertSamples;
 pub use state::{AlertState, AlertStates, Alerted, Contact, EventKind, Phase, Transition};
 pub use watch::{Fleet, ScheduledStream, Site, Subject, Subjects, Watch, alert_key};

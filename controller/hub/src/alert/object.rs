@@ -15,6 +15,7 @@ use super::lease::{Lease, lease};
 use super::maintenance::{Maintenance, maintenance};
 use super::round::alert_states;
 use super::state::{AlertState, Contact, Phase};
+use super::watch::Fleet;
 use crate::error::HubError;
 use crate::object::time_text;
 use crate::store::HubTransaction;
@@ -34,18 +35,30 @@ pub struct AlertReport {
     pub maintenance: BTreeMap<Name, Vec<Maintenance>>,
     /// What prevents the evaluation of rules.
     pub problems: Vec<AlertError>,
+    /// Name of the quantity of each rule that has one.
+    quantities: BTreeMap<String, String>,
 }
 
 impl AlertReport {
-    /// Reads the report. `problems` are those of [`super::Fleet::watches`].
+    /// Reads the report.
     ///
     /// # Errors
     /// The database failed.
-    pub fn read(
-        transaction: &mut dyn HubTransaction,
-        problems: Vec<AlertError>,
-        now_ns: i64,
-    ) -> Result<Self, HubError> {
+    pub fn read(transaction: &mut dyn HubTransaction, now_ns: i64) -> Result<Self, HubError> {
+        let applied = applied_rules(transaction)?;
+        let mut quantities = BTreeMap::new();
+        let problems = match applied.as_ref().map(|applied| AlertRules::parse(&applied.text)) {
+            None => Vec::new(),
+            Some(Err(error)) => vec![error],
+            Some(Ok(rules)) => {
+                quantities.extend(rules.alert.iter().filter_map(|rule| match rule.when {
+                    Condition::Above { quantity, .. } => Some((rule.name.clone(), quantity.name())),
+                    Condition::Silent(_) => None,
+                }));
+                let watches = Fleet::read(transaction)?.watches(&rules).into_iter();
+                watches.flat_map(|watch| watch.problems).collect()
+            }
+        };
         let mut alerts: Vec<AlertState> = alert_states(transaction)?.into_values().collect();
         alerts.retain(|state| state.phase != Phase::Cleared);
         let mut maintenance = maintenance(transaction)?;
@@ -54,27 +67,23 @@ impl AlertReport {
         }
         maintenance.retain(|_, of| !of.is_empty());
         Ok(Self {
-            applied: applied_rules(transaction)?,
+            applied,
             lease: lease(transaction)?,
             alerts,
             deliveries: deliveries(transaction)?,
             maintenance,
             problems,
+            quantities,
         })
     }
 
     /// Formats the last value of an alert; `None` without any.
     pub fn value_text(&self, state: &AlertState) -> Option<String> {
-        let quantity = self.quantity(&state.rule)?;
-        Some(value_text(&quantity, &state.value?))
+        Some(value_text(self.quantity(&state.rule)?, &state.value?))
     }
 
-    fn quantity(&self, rule: &str) -> Option<String> {
-        let rules = AlertRules::parse(&self.applied.as_ref()?.text).ok()?;
-        match rules.alert.iter().find(|known| known.name == rule)?.when {
-            Condition::Above { quantity, .. } => Some(quantity.name()),
-            Condition::Silent(_) => None,
-        }
+    fn quantity(&self, rule: &str) -> Option<&str> {
+        self.quantities.get(rule).map(String::as_str)
     }
 }
 
@@ -92,7 +101,7 @@ pub fn alerts_object(report: &AlertReport) -> Json {
                 "phase": if state.phase == Phase::Firing { "firing" } else { "pending" },
                 "since": time_text(state.since_ns),
                 "notified": state.notified_ns.map(time_text),
-                "value": state.value.map(|value| value_object(quantity.as_deref(), &value)),
+                "value": state.value.map(|value| value_object(quantity, &value)),
                 "nodes": silent.map(|(node, _)| node).collect::<Vec<_>>(),
             })
         })

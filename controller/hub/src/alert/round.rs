@@ -9,15 +9,20 @@ use super::delivery::{deliveries, queue};
 use super::error::AlertError;
 use super::evaluate::evaluate;
 use super::event::{self, Event, group};
-use super::figures::{self, Memory};
+use super::figures::{self, Evaluated, Memory};
 use super::file::AlertRules;
-use super::lease::{lock, take};
+use super::lease::{LEASE_NS, lock, take};
 use super::maintenance::{Maintenance, maintenance};
+use super::samples::request_samples;
 use super::state::{AlertState, AlertStates, EventKind, Transition};
 use super::watch::Fleet;
+use crate::clock::check_clock;
 use crate::error::HubError;
 use crate::spans::TimeSpan;
 use crate::store::{HubStore, HubTransaction, TextKind};
+
+/// Time after which a long evaluation renews the lease.
+const RENEWAL_NS: i64 = LEASE_NS / 3;
 
 /// Returns the states of alerts.
 ///
@@ -80,21 +85,35 @@ impl AlertEvaluator {
         Self { hub, memory: Memory::default(), text: String::new() }
     }
 
-    /// Evaluates once, unless another hub does. `known` are nodes that may be in the schedule.
+    /// Evaluates once, unless another hub does. `now` reads CLOCK_REALTIME in nanoseconds since 1970.
     ///
     /// # Errors
-    /// The database failed. The next round evaluates.
+    /// The database failed, or the clock is implausible. The next round evaluates.
     pub fn round(
         &mut self,
         store: &mut dyn HubStore,
-        known: &BTreeSet<Name>,
-        now_ns: i64,
+        now: &dyn Fn() -> i64,
     ) -> Result<AlertRound, HubError> {
+        let outcome = self.evaluate(store, now);
+        if !matches!(outcome, Ok(AlertRound::Evaluated { .. } | AlertRound::Disturbed)) {
+            // Nodes may be heard until this hub evaluates again.
+            self.memory = Memory::default();
+        }
+        outcome
+    }
+
+    fn evaluate(
+        &mut self,
+        store: &mut dyn HubStore,
+        now: &dyn Fn() -> i64,
+    ) -> Result<AlertRound, HubError> {
+        let now_ns = now();
         let mut transaction = store.begin()?;
         lock(&mut *transaction)?;
         if applied_rules(&mut *transaction)?.is_none() {
             return Ok(AlertRound::NoRules);
         }
+        check_clock(&mut *transaction, now_ns)?;
         let lease = match take(&mut *transaction, &self.hub, now_ns)? {
             Ok(lease) => lease,
             Err(other) => return Ok(AlertRound::OtherHub(other.hub)),
@@ -110,20 +129,34 @@ impl AlertEvaluator {
         }
         let rules = AlertRules::parse(&applied.text)
             .map_err(|error| HubError::stored("alert rules", error))?;
-        let fleet = Fleet::read(&mut *transaction, known)?;
+        let fleet = Fleet::read(&mut *transaction)?;
         let watches = fleet.watches(&rules);
         let states = alert_states(&mut *transaction)?;
         memory.gaps = contact_gaps(&mut *transaction)?;
-        let read = figures::read(
-            &mut *transaction,
-            (&rules, &fleet, &watches),
-            &states,
-            &basis.maintenance,
-            &mut memory,
-            (lease.since_ns, now_ns),
-        )?;
+        let nodes = transaction.nodes()?;
         drop(transaction);
-        let (next, transitions) = evaluate(&rules, &watches, &states, &read.figures, now_ns);
+        let evaluated = Evaluated {
+            rules: &rules,
+            fleet: &fleet,
+            watches: &watches,
+            states: &states,
+            maintenance: &basis.maintenance,
+            nodes: &nodes,
+            since_ns: lease.since_ns,
+            now_ns,
+        };
+        let mut renewed_ns = now_ns;
+        let mut renew = |store: &mut dyn HubStore| {
+            let now_ns = now();
+            if now_ns.saturating_sub(renewed_ns) < RENEWAL_NS {
+                return Ok(true);
+            }
+            renewed_ns = now_ns;
+            renew_lease(store, &self.hub, now_ns)
+        };
+        let read = figures::read(store, &evaluated, &mut memory, &mut renew)?;
+        let Some(read) = read else { return Ok(AlertRound::Disturbed) };
+        let (next, mut transitions) = evaluate(&rules, &watches, &states, &read.figures, now_ns);
         let is_changed = next != states || !transitions.is_empty() || !read.changed_gaps.is_empty();
         if is_changed {
             let mut transaction = store.begin()?;
@@ -132,6 +165,7 @@ impl AlertEvaluator {
             if holder.as_ref() != Some(&self.hub) || Basis::read(&mut *transaction)? != basis {
                 return Ok(AlertRound::Disturbed);
             }
+            request_samples(&mut *transaction, &rules, &read.figures, &mut transitions, now_ns)?;
             store_states(&mut *transaction, &states, &next)?;
             store_gaps(&mut *transaction, &memory.gaps, &read.changed_gaps)?;
             store_events(&mut *transaction, &rules, transitions.clone(), now_ns)?;
@@ -141,6 +175,17 @@ impl AlertEvaluator {
         let problems = watches.into_iter().flat_map(|watch| watch.problems).collect();
         Ok(AlertRound::Evaluated { transitions, problems })
     }
+}
+
+/// Renews the lease of a hub. Returns whether it still has it.
+fn renew_lease(store: &mut dyn HubStore, hub: &str, now_ns: i64) -> Result<bool, HubError> {
+    let mut transaction = store.begin()?;
+    lock(&mut *transaction)?;
+    if take(&mut *transaction, hub, now_ns)?.is_err() {
+        return Ok(false);
+    }
+    transaction.commit()?;
+    Ok(true)
 }
 
 fn store_states(
@@ -196,11 +241,10 @@ fn store_events(
         return Ok(());
     }
     let first = event::next_id(transaction)?;
-    for (id, (kind, name, alerts)) in (first..).zip(group(transitions)) {
-        let rule = rules.alert.iter().find(|rule| rule.name == name);
-        let event = Event::new(id, (kind, name, rule), now_ns, alerts);
-        let receivers = rule.map_or(&[][..], |rule| &rule.notify);
-        queue(transaction, event, receivers, rules)?;
+    for (id, group) in (first..).zip(group(transitions)) {
+        let rule = rules.alert.iter().find(|rule| rule.name == group.rule);
+        let event = Event::new(id, (group.kind, group.rule, rule), now_ns, group.alerts);
+        queue(transaction, event, &group.receivers, rules)?;
     }
     let waiting = deliveries(transaction)?;
     event::trim(transaction, |id| waiting.iter().all(|delivery| delivery.event != id))

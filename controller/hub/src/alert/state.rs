@@ -6,6 +6,7 @@ use dwell_rollup::Name;
 use serde::{Deserialize, Serialize};
 
 use super::condition::Value;
+use super::samples::AlertSamples;
 use super::watch::Subject;
 
 /// Phase of an alert. An alert without a state is in order.
@@ -41,6 +42,9 @@ pub struct AlertState {
     /// Nodes that the alert names.
     #[serde(default)]
     pub nodes: BTreeMap<Name, Contact>,
+    /// Names of the receivers that its rule had when it fired.
+    #[serde(default)]
+    pub notify: Vec<String>,
     /// Nodes that fell silent after the last message, with the kind of the message that names them.
     #[serde(default)]
     pub unnamed: BTreeMap<Name, EventKind>,
@@ -102,6 +106,9 @@ pub struct Alerted {
     /// Why it ended other than by its condition.
     #[serde(default)]
     pub reason: Option<String>,
+    /// Its samples; `None` if its rule wants none.
+    #[serde(default)]
+    pub samples: Option<AlertSamples>,
 }
 
 /// A change that receivers are notified of.
@@ -113,4 +120,6 @@ pub struct Transition {
     pub kind: EventKind,
     /// The alert.
     pub alert: Alerted,
+    /// Names of the receivers.
+    pub receivers: Vec<String>,
 }

@@ -128,6 +128,8 @@ pub struct Watch {
     /// What it watches. Alerts about anything else have ended; `None` if names of the rule are unknown,
     /// so that nothing is evaluated.
     pub subjects: Option<Subjects>,
+    /// Streams that it selects and that do not send enough probes. Alerts about them stay as they are.
+    pub unsupported: Vec<Subject>,
     /// What prevents the evaluation of the rule, or of a part of it.
     pub problems: Vec<AlertError>,
 }
@@ -136,13 +138,15 @@ impl Watch {
     /// Returns the keys of all alerts that the rule may have.
     pub(super) fn keys(&self) -> Vec<String> {
         let key = |subject: &Subject| alert_key(&self.rule.name, subject);
-        match &self.subjects {
+        let mut keys: Vec<String> = self.unsupported.iter().map(key).collect();
+        keys.extend(match &self.subjects {
             None => Vec::new(),
             Some(Subjects::Streams(streams)) => {
                 streams.iter().map(|stream| key(&stream.subject())).collect()
             }
             Some(Subjects::Sites(sites)) => sites.iter().map(|site| key(&site.subject)).collect(),
-        }
+        });
+        keys
     }
 }
 
@@ -159,15 +163,11 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Reads the newest schedule. `known` are nodes that may have a part in it besides those that the
-    /// schedule names and those in the database.
+    /// Reads the newest schedule.
     ///
     /// # Errors
     /// The database failed.
-    pub fn read(
-        transaction: &mut dyn HubTransaction,
-        known: &BTreeSet<Name>,
-    ) -> Result<Self, HubError> {
+    pub fn read(transaction: &mut dyn HubTransaction) -> Result<Self, HubError> {
         let Some(version) = transaction.newest_version()? else { return Ok(Self::default()) };
         let applied = transaction.schedules()?.into_iter().find(|it| it.version == version);
         let applied_ns = applied.as_ref().map(|applied| applied.applied_ns);
@@ -178,15 +178,8 @@ impl Fleet {
         let members = schedule.groups.values().flatten();
         let named = schedule.nodes.keys().chain(members).filter_map(|name| name.parse().ok());
         nodes.extend(named);
-        let mut left: Vec<Name> = nodes.iter().chain(known).cloned().collect();
-        left.extend(transaction.nodes()?.into_iter().map(|node| node.name));
-        let mut read = BTreeSet::new();
         let mut streams = Vec::new();
-        while let Some(node) = left.pop() {
-            if !read.insert(node.clone()) {
-                continue;
-            }
-            let Some(json) = transaction.node_schedule(version, &node)? else { continue };
+        for (node, json) in transaction.node_schedules(version, None)? {
             let part = NodeSchedule::from_json(json.as_bytes())
                 .map_err(|error| HubError::stored("schedule", error))?;
             for entry in part.entries {
@@ -194,7 +187,6 @@ impl Fleet {
                     entry.scheme().parse().map_err(|error| HubError::stored("schedule", error))?;
                 nodes.insert(node.clone());
                 nodes.insert(entry.reflector.clone());
-                left.push(entry.reflector.clone());
                 let windows = entry.windows.iter().map(|window| window.to_string().parse());
                 streams.push(ScheduledStream {
                     sender: node.clone(),
@@ -213,9 +205,12 @@ impl Fleet {
     /// Returns what rules watch. Problems of a rule do not affect the others.
     pub fn watches(&self, rules: &AlertRules) -> Vec<Watch> {
         let watch = |rule: &Rule| {
-            let mut problems = Vec::new();
+            let (mut problems, mut unsupported) = (Vec::new(), Vec::new());
             let subjects = match rule.when {
                 Condition::Above { quantity, span, .. } => self.streams(rule).map(|mut streams| {
+                    if streams.is_empty() {
+                        problems.push(self.without_streams(rule));
+                    }
                     let spans = [span, rule.clear_span(span)];
                     let check = |stream: &ScheduledStream| {
                         spans.iter().try_for_each(|span| support(rule, quantity, *span, stream))
@@ -224,6 +219,7 @@ impl Fleet {
                         Ok(()) => true,
                         Err(problem) => {
                             problems.push(problem);
+                            unsupported.push(stream.subject());
                             false
                         }
                     });
@@ -232,7 +228,7 @@ impl Fleet {
                 Condition::Silent(_) => self.sites(rules, rule).map(Subjects::Sites),
             };
             let subjects = subjects.map_err(|problem| problems.push(problem)).ok();
-            Watch { rule: rule.clone(), subjects, problems }
+            Watch { rule: rule.clone(), subjects, unsupported, problems }
         };
         rules.alert.iter().map(watch).collect()
     }
@@ -256,21 +252,20 @@ impl Fleet {
             selected.as_ref().is_none_or(|pairs| pairs.contains(&pair))
                 && rule.measure.as_ref().is_none_or(|measure| *measure == name)
         };
-        let streams: Vec<_> = self.streams.iter().filter(is_watched).cloned().collect();
-        if streams.is_empty() {
-            return Err(rule.error(match self.version {
-                None => {
-                    "no schedule is applied, so it selects no stream; apply one with `dwell hub \
-                         schedule apply FILE`"
-                        .to_owned()
-                }
-                Some(version) => format!(
-                    "it selects no stream of schedule version {version}; select pairs that a \
-                     measurement has"
-                ),
-            }));
-        }
-        Ok(streams)
+        Ok(self.streams.iter().filter(is_watched).cloned().collect())
+    }
+
+    /// The problem of a rule that selects no stream.
+    fn without_streams(&self, rule: &Rule) -> AlertError {
+        rule.error(match self.version {
+            None => "no schedule is applied, so it selects no stream; apply one with `dwell hub \
+                     schedule apply FILE`"
+                .to_owned(),
+            Some(version) => format!(
+                "it selects no stream of schedule version {version}; select pairs that a measurement \
+                 has"
+            ),
+        })
     }
 
     fn sites(&self, rules: &AlertRules, rule: &Rule) -> Result<Vec<Site>, AlertError> {
@@ -418,10 +413,11 @@ mod tests {
             ("measure = \"other\"", "no stream of schedule version 3"),
             ("mesh = \"x\"", "'x' is no node and no group"),
         ] {
+            let is_known = !reason.contains("no node");
             let watch = watch(&format!("{loss}{lines}"));
             let problem = watch.problems[0].to_string();
             assert!(problem.contains(reason), "{problem}");
-            assert_eq!(watch.subjects, None);
+            assert_eq!(watch.subjects, is_known.then(|| Subjects::Streams(Vec::new())));
         }
     }
 
@@ -448,6 +444,7 @@ mod tests {
         assert_eq!(clear("2m").problems, []);
         let short = clear("30s");
         assert_eq!(short.subjects, Some(Subjects::Streams(Vec::new())));
+        assert_eq!(short.keys(), ["x pair a:b mesh"], "its alerts stay");
         assert_eq!(
             short.problems[0].to_string(),
             "alert 'x': p99 over 30s needs at least 100 probes, but a:b mesh sends 30 (one per 1s); \

@@ -110,6 +110,11 @@ pub(super) fn all<T>(
     rows.iter().map(convert).collect()
 }
 
+/// Numbers of nodes.
+pub(super) fn node_numbers(nodes: &[NodeId]) -> Vec<i64> {
+    nodes.iter().map(|node| node.0).collect()
+}
+
 /// Converts a limit of rows.
 pub(super) fn limited(limit: u64) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)

@@ -7,7 +7,8 @@ use crate::error::HubError;
 use crate::migrations;
 
 /// In order.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+pub(super) const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
 /// Migrates a database by these scripts.
 pub(super) fn migrate(scripts: &[&str], db: &mut Connection) -> Result<(), HubError> {

@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use dwell_rollup::Name;
 
 use super::connection::Connection;
+use crate::clock::MAX_LEAD_NS;
 use crate::error::HubError;
 use crate::row::NodeId;
 use crate::store::Counts;
@@ -150,7 +151,9 @@ impl LockedNodes {
         let last: Vec<Option<i64>> = changed.iter().map(|(_, node)| node.last_arrival_ns).collect();
         db.execute(
             "UPDATE nodes SET
-             last_arrival_ns = greatest(nodes.last_arrival_ns, changed.last_arrival_ns),
+             last_arrival_ns = CASE WHEN nodes.last_arrival_ns > changed.last_arrival_ns + $12
+             THEN changed.last_arrival_ns
+             ELSE greatest(nodes.last_arrival_ns, changed.last_arrival_ns) END,
              stored = nodes.stored + changed.stored,
              duplicates = nodes.duplicates + changed.duplicates,
              expired = nodes.expired + changed.expired,
@@ -177,6 +180,7 @@ impl LockedNodes {
                 &column(&|node| node.undated_bytes),
                 &column(&|node| node.incarnation_day),
                 &column(&|node| node.day_incarnations),
+                &MAX_LEAD_NS,
             ],
         )?;
         for node in self.0.values_mut() {

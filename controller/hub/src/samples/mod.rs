@@ -5,3 +5,4 @@ mod request;
 
 pub(crate) use collect::SampleCollector;
 pub use request::{SampleRequest, SampleRequestState, add_request, expire_samples, requests};
+pub(crate) use request::{alert_author, lock_requests};

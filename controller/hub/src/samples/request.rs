@@ -32,7 +32,7 @@ pub struct SampleRequest {
     pub to_ns: i64,
     /// Time of the request.
     pub requested_ns: i64,
-    /// Who requested it, as `USER@HOST`.
+    /// Who requested it, as `USER@HOST`, or `alert RULE`.
     pub author: String,
     /// State.
     #[serde(default)]
@@ -124,7 +124,19 @@ pub fn requests(transaction: &mut dyn HubTransaction) -> Result<Vec<SampleReques
     Ok(requests)
 }
 
-/// Stores a request under the next number, which is returned.
+/// Author of a request that the evaluation of an alert rule makes. Those of persons contain `@`.
+pub(crate) fn alert_author(rule: &str) -> String {
+    format!("alert {rule}")
+}
+
+/// Locks the numbers of requests until the end of the transaction. In a database with row locks, another
+/// transaction waits here, and reads afterwards what this one stored.
+pub(crate) fn lock_requests(transaction: &mut dyn HubTransaction) -> Result<(), HubError> {
+    transaction.set_text(TextKind::SampleLock, "", Some(""))
+}
+
+/// Stores a request under the next number, which is returned. Another transaction that does the same
+/// waits until this one ends.
 ///
 /// # Errors
 /// The database failed.
@@ -132,6 +144,7 @@ pub fn add_request(
     transaction: &mut dyn HubTransaction,
     request: SampleRequest,
 ) -> Result<u64, HubError> {
+    lock_requests(transaction)?;
     let number = requests(transaction)?.last().map_or(1, |last| last.number + 1);
     SampleRequest { number, ..request }.store(transaction)?;
     Ok(number)

@@ -1,6 +1,6 @@
 //! A transaction of the database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_rollup::{BootId, Incarnation, Name, Stream};
 use rusqlite::types::Type;
@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
 use sha2::{Digest, Sha256};
 
 use super::rows;
+use crate::clock::MAX_LEAD_NS;
 use crate::dating::ClockPairing;
 use crate::error::HubError;
 use crate::incarnation::{IncarnationState, Source};
@@ -95,6 +96,21 @@ fn status(row: &SqlRow<'_>) -> rusqlite::Result<StoredStatus> {
     })
 }
 
+fn status_point(row: &SqlRow<'_>) -> rusqlite::Result<StatusPoint> {
+    let pauses = match row.get_ref(3)?.as_str_or_null()? {
+        Some(json) => serde_json::from_str(json).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(3, Type::Text, Box::new(error))
+        })?,
+        None => Vec::new(),
+    };
+    Ok(StatusPoint {
+        wall_ns: row.get(0)?,
+        schedule_version: row.get::<_, i64>(1)? as u64,
+        clock_bound_ns: row.get::<_, Option<i64>>(2)?.map(|bound| bound as u64),
+        pauses,
+    })
+}
+
 fn bad(row: &SqlRow<'_>) -> rusqlite::Result<StoredBadRecord> {
     Ok(StoredBadRecord {
         id: row.get(0)?,
@@ -170,7 +186,8 @@ impl HubTransaction for SqliteTransaction<'_> {
         let mut update = self.db.prepare_cached(
             "UPDATE nodes SET stored = stored + ?2, duplicates = duplicates + ?3,
              expired = expired + ?4, bad = bad + ?5, unrequested = unrequested + ?6,
-             last_arrival_ns = max(?7, coalesce(last_arrival_ns, ?7)) WHERE id = ?1",
+             last_arrival_ns = iif(last_arrival_ns > ?7 + ?8, ?7,
+             max(?7, coalesce(last_arrival_ns, ?7))) WHERE id = ?1",
         )?;
         let [stored, duplicates, expired, bad, unrequested] =
             [stored, duplicates, expired, bad, unrequested].map(|count| count as i64);
@@ -181,7 +198,8 @@ impl HubTransaction for SqliteTransaction<'_> {
             expired,
             bad,
             unrequested,
-            arrival_ns
+            arrival_ns,
+            MAX_LEAD_NS,
         ])?;
         Ok(())
     }
@@ -299,17 +317,21 @@ impl HubTransaction for SqliteTransaction<'_> {
         Ok(())
     }
 
-    fn incarnations_of(
+    fn incarnations_of_nodes(
         &mut self,
-        node: NodeId,
-    ) -> Result<Vec<(Incarnation, IncarnationState)>, HubError> {
+        nodes: &[NodeId],
+    ) -> Result<BTreeMap<NodeId, Vec<(Incarnation, IncarnationState)>>, HubError> {
         let mut select = self.db.prepare_cached(&format!(
             "SELECT incarnation, {INCARNATION_COLUMNS} FROM incarnations WHERE node_id = ?1"
         ))?;
-        let found = select.query_map([node.0], |row| {
-            Ok((Incarnation(row.get::<_, i64>(0)? as u64), state(row, 1)?))
-        })?;
-        Ok(found.collect::<Result<_, _>>()?)
+        let mut states = BTreeMap::new();
+        for node in nodes {
+            let found = select.query_map([node.0], |row| {
+                Ok((Incarnation(row.get::<_, i64>(0)? as u64), state(row, 1)?))
+            })?;
+            states.insert(*node, found.collect::<Result<_, _>>()?);
+        }
+        Ok(states)
     }
 
     fn add_rows(&mut self, partition: Partition, rows: &[Row]) -> Result<(), HubError> {
@@ -564,40 +586,39 @@ impl HubTransaction for SqliteTransaction<'_> {
         Ok(statuses.collect::<Result<_, _>>()?)
     }
 
-    fn status_history(
+    fn status_histories(
         &mut self,
-        node: NodeId,
+        nodes: &[NodeId],
         from_ns: i64,
         to_ns: i64,
-    ) -> Result<Vec<StatusPoint>, HubError> {
+    ) -> Result<BTreeMap<NodeId, Vec<StatusPoint>>, HubError> {
         let mut select = self.db.prepare_cached(
             "SELECT wall_ns, schedule_version, clock_bound_ns, pauses FROM statuses
              INDEXED BY status_history WHERE node_id = ?1 AND wall_ns >= ?2 AND wall_ns < ?3
              ORDER BY wall_ns",
         )?;
-        let points = select.query_map(params![node.0, from_ns, to_ns], |row| {
-            let pauses = match row.get_ref(3)?.as_str_or_null()? {
-                Some(json) => serde_json::from_str(json).map_err(|error| {
-                    rusqlite::Error::FromSqlConversionFailure(3, Type::Text, Box::new(error))
-                })?,
-                None => Vec::new(),
-            };
-            Ok(StatusPoint {
-                wall_ns: row.get(0)?,
-                schedule_version: row.get::<_, i64>(1)? as u64,
-                clock_bound_ns: row.get::<_, Option<i64>>(2)?.map(|bound| bound as u64),
-                pauses,
-            })
-        })?;
-        Ok(points.collect::<Result<_, _>>()?)
+        let mut histories = BTreeMap::new();
+        for node in nodes {
+            let points = select.query_map(params![node.0, from_ns, to_ns], status_point)?;
+            histories.insert(*node, points.collect::<Result<_, _>>()?);
+        }
+        Ok(histories)
     }
 
-    fn last_status(&mut self, node: NodeId) -> Result<Option<StoredStatus>, HubError> {
+    fn last_statuses(
+        &mut self,
+        nodes: &[NodeId],
+    ) -> Result<BTreeMap<NodeId, StoredStatus>, HubError> {
         let mut select = self.db.prepare_cached(&format!(
             "SELECT {STATUS_COLUMNS} FROM statuses WHERE node_id = ?1
              ORDER BY wall_ns DESC, incarnation, sequence DESC LIMIT 1"
         ))?;
-        Ok(select.query_row([node.0], status).optional()?)
+        let mut statuses = BTreeMap::new();
+        for node in nodes {
+            let last = select.query_row([node.0], status).optional()?;
+            statuses.extend(last.map(|last| (*node, last)));
+        }
+        Ok(statuses)
     }
 
     fn keep_bad(&mut self, bad: &StoredBadRecord, limit: u64) -> Result<bool, HubError> {
@@ -739,12 +760,28 @@ impl HubTransaction for SqliteTransaction<'_> {
         Ok(newest.map(|version| version as u64))
     }
 
-    fn node_schedule(&mut self, version: u64, node: &Name) -> Result<Option<String>, HubError> {
+    fn node_schedules(
+        &mut self,
+        version: u64,
+        nodes: Option<&BTreeSet<Name>>,
+    ) -> Result<BTreeMap<Name, String>, HubError> {
+        let version = version as i64;
+        let Some(nodes) = nodes else {
+            let mut select = self
+                .db
+                .prepare_cached("SELECT node, json FROM node_schedules WHERE version = ?1")?;
+            let parts = select.query_map([version], |row| Ok((parsed(row, 0)?, row.get(1)?)))?;
+            return Ok(parts.collect::<Result<_, _>>()?);
+        };
         let mut select = self
             .db
             .prepare_cached("SELECT json FROM node_schedules WHERE version = ?1 AND node = ?2")?;
-        let found = select.query_row(params![version as i64, node.as_str()], |row| row.get(0));
-        Ok(found.optional()?)
+        let mut parts = BTreeMap::new();
+        for node in nodes {
+            let part = select.query_row(params![version, node.as_str()], |row| row.get(0));
+            parts.extend(part.optional()?.map(|json: String| (node.clone(), json)));
+        }
+        Ok(parts)
     }
 
     fn texts(&mut self, kind: TextKind) -> Result<BTreeMap<String, String>, HubError> {

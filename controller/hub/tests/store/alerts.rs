@@ -1,6 +1,6 @@
 //! Alerts on stored records.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use dwell_hub::alert::{
     AlertEvaluator, AlertRound, AppliedRules, EventKind, Maintenance, announce, apply_rules, claim,
@@ -14,18 +14,18 @@ use dwell_rollup::{Body, Level, Name, Pause, ProbeCounts, Record, RollupMetric, 
 use crate::agent::{Agent, HOUR, NOW, SECOND, deliver_at, message, name};
 use crate::state::{Create, rows};
 
-const MINUTE: i64 = 60 * SECOND;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
 
-const SLOW: &str = "version = 1\n[[alert]]\nname = \"slow\"\nwhen = \"p99 > 20ms for 5m\"\n\
+pub(crate) const SLOW: &str = "version = 1\n[[alert]]\nname = \"slow\"\nwhen = \"p99 > 20ms for 5m\"\n\
                     pairs = [\"a:b\"]\nnotify = [\"ops\"]\n\
                     [notify.ops]\nwebhook = \"http://127.0.0.1:9/hook\"\n";
 
-const GONE: &str = "version = 1\n[[alert]]\nname = \"gone\"\nwhen = \"silent for 15m\"\n\
+pub(crate) const GONE: &str = "version = 1\n[[alert]]\nname = \"gone\"\nwhen = \"silent for 15m\"\n\
                     notify = [\"ops\"]\n[sites]\nhall = [\"a\", \"b\", \"c\"]\n\
                     [notify.ops]\nwebhook = \"http://127.0.0.1:9/hook\"\n";
 
 /// A schedule in which `a` and `c` send a probe per second to `b`.
-const SCHEDULE: &str = "version = 1\n[nodes.a]\naddress = \"192.0.2.1\"\n\
+pub(crate) const SCHEDULE: &str = "version = 1\n[nodes.a]\naddress = \"192.0.2.1\"\n\
                         [nodes.b]\naddress = \"192.0.2.2\"\n[nodes.c]\naddress = \"192.0.2.3\"\n\
                         [[measure]]\nname = \"mesh\"\npairs = [\"a:b\", \"c:b\"]\n";
 
@@ -36,7 +36,7 @@ pub(crate) fn prepare(store: &mut dyn HubStore, rules: &str) {
     apply_rules(store, &applied).unwrap();
 }
 
-fn apply_schedule(store: &mut dyn HubStore, at_ns: i64, text: &str) {
+pub(crate) fn apply_schedule(store: &mut dyn HubStore, at_ns: i64, text: &str) {
     let expansion = expand(&Schedule::parse(text).unwrap(), &BTreeMap::new()).unwrap();
     let parts = |version: u64| {
         let part = |node: &Name| (node.clone(), expansion.part(version, node).unwrap().to_json());
@@ -54,7 +54,7 @@ pub(crate) fn five_minutes(agent: &mut Agent, ms: i64) -> Vec<Record> {
 
 /// Evaluates; returns what receivers are notified of.
 fn round(evaluator: &mut AlertEvaluator, store: &mut dyn HubStore, now_ns: i64) -> Vec<String> {
-    let round = evaluator.round(store, &BTreeSet::new(), now_ns).unwrap();
+    let round = evaluator.round(store, &|| now_ns).unwrap();
     let AlertRound::Evaluated { transitions, problems } = round else { panic!("{round:?}") };
     assert_eq!(problems, []);
     let text = |it: &dwell_hub::alert::Transition| {
@@ -307,7 +307,7 @@ pub(crate) fn second_hub_takes_over_when_the_lease_ends(create: Create<'_>) {
     let mut store = create();
     let (mut first, mut second) = (evaluator(), AlertEvaluator::new("hub 2".to_owned()));
     let turn = |of: &mut AlertEvaluator, store: &mut dyn HubStore, now: i64| {
-        of.round(store, &BTreeSet::new(), now).unwrap()
+        of.round(store, &|| now).unwrap()
     };
     assert_eq!(turn(&mut first, &mut *store, NOW), AlertRound::NoRules);
     prepare(&mut *store, SLOW);

@@ -1,9 +1,11 @@
 //! One test suite for all databases of a hub.
 
 mod agent;
+mod alert_hubs;
 mod alerts;
 mod clocks;
 mod collect;
+mod histories;
 mod order;
 mod postgres;
 mod postgres_server;
@@ -42,7 +44,10 @@ macro_rules! suite {
 
 suite!(
     alert_fires_and_clears_on_stored_records,
+    alert_of_a_removed_stream_ends,
+    alert_requests_samples_once,
     batch_of_several_nodes_is_one_transaction,
+    clock_ahead_stops_no_alerts,
     clock_at_1970_is_dated_by_a_later_status,
     clock_years_ahead_is_undated_until_a_pairing,
     computed_rows_equal_the_merge_of_their_records,
@@ -51,6 +56,7 @@ suite!(
     day_and_hour_are_recomputed_when_a_late_record_arrives,
     dropped_records_are_not_missing,
     duplicate_is_receipted_and_not_doubled,
+    end_of_a_removed_rule_is_sent,
     expired_record_is_receipted_and_counted,
     failed_transaction_changes_nothing,
     flood_of_incarnations_is_bounded,
@@ -58,19 +64,25 @@ suite!(
     flood_of_streams_and_bad_bytes_is_bounded,
     flood_of_undated_records_is_bounded,
     forged_node_name_is_kept_raw_without_a_receipt,
+    histories_of_nodes_have_pauses_and_bounds,
     kept_record_without_a_place_stays_kept,
     second_kept_record_of_an_identity_stays_kept,
     late_data_sends_no_message,
     largest_sequence_number_has_a_receipt,
+    long_evaluation_keeps_its_lease,
     mesh_has_missing_stale_and_paused_streams,
+    mesh_of_100_nodes_is_read_at_once,
     late_record_of_14_days_is_stored_and_of_16_is_undated,
     message_is_given_up_after_a_day,
     message_is_kept_until_it_is_delivered,
     nearer_pairing_moves_a_dated_record,
     node_of_a_new_schedule_is_not_silent_at_once,
+    pair_over_90_days_is_read_at_once,
     paused_reflector_and_maintenance_suppress,
     query_has_counts_coverage_and_supported_percentiles,
     query_names_what_exists,
+    reports_of_nodes_are_read_at_once,
+    requests_at_once_have_different_numbers,
     resent_record_after_its_partition_is_gone_is_a_duplicate,
     schedule_versions_are_kept,
     second_hub_takes_over_when_the_lease_ends,
@@ -82,6 +94,7 @@ suite!(
     texts_are_kept_by_kind_and_key,
     text_with_a_nul_character_is_kept,
     time_before_synchronisation_is_corrected,
+    time_of_other_hubs_is_no_contact_gap,
     two_hubs_store_the_same_records_at_once,
     two_machines_of_one_name_are_both_kept,
     unknown_version_is_stored_after_the_upgrade,
@@ -151,7 +164,7 @@ fn two_hubs_send_an_alert_once() {
             let mut sent = 0;
             for turn in 0..20 {
                 let now = arrival + (70 + turn) * agent::SECOND;
-                evaluator.round(&mut store, &Default::default(), now).unwrap();
+                evaluator.round(&mut store, &|| now).unwrap();
                 while let Some(claimed) = claim(&mut store, None, now).unwrap() {
                     complete(&mut store, &claimed, Ok(()), now).unwrap();
                     sent += 1;

@@ -9,7 +9,7 @@ use dwell_hub::store::HubStore;
 use dwell_hub::{
     HubError, PostgresStore, Resolution, Retention, Rules, accept_clock, expire, ingest,
 };
-use dwell_rollup::Level;
+use dwell_rollup::{Level, Pause, PauseInterval, Status};
 
 use crate::agent::{Agent, DAY, HOUR, NOW, deliver, message, name};
 use crate::postgres_server::PostgresServer;
@@ -100,6 +100,55 @@ fn hubs_that_start_at_once_create_one_schema() {
     });
     hubs.into_iter().for_each(|hub| hub.join().unwrap());
     PostgresStore::open_to_read(&url, None).unwrap();
+}
+
+#[test]
+fn migration_fills_the_columns_of_statuses() {
+    const TEST: &str = "postgres::migration_fills_the_columns_of_statuses";
+    let Some(server) = server_for(TEST) else { return };
+    let url = new_database(server, "");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    let first = include_str!("../../src/postgres/migrations/1.sql");
+    client
+        .batch_execute(&format!(
+            "CREATE SCHEMA dwell_hub; SET search_path = dwell_hub;
+             CREATE TABLE schema_version (version int NOT NULL);
+             INSERT INTO schema_version VALUES (1); {first}; INSERT INTO nodes (name) VALUES ('a')"
+        ))
+        .unwrap();
+    let ended = |reason: &str, from_wall_ns, to_wall_ns| PauseInterval {
+        reason: reason.to_owned(),
+        from_wall_ns,
+        to_wall_ns,
+    };
+    let plain = Status { schedule_version: 3, clock_bound_ns: Some(u64::MAX), ..Status::default() };
+    let paused = Status {
+        pauses: vec![ended("\\u0000 \\\0\0", NOW - 9, NOW - 5), ended("x", NOW + 5, NOW + 9)],
+        pause: Some(Pause { reason: "\0".to_owned(), since_wall_ns: 7 }),
+        ..Status::default()
+    };
+    for (sequence, status) in [(1_i64, &plain), (2, &paused)] {
+        let body = serde_json::to_string(status).unwrap();
+        client
+            .execute(
+                "INSERT INTO dwell_hub.statuses
+                 (node_id, wall_ns, incarnation, sequence, arrival_ns, body)
+                 VALUES (1, $1, 1, $2, 0, $3)",
+                &[&(NOW + sequence - 2), &sequence, &body],
+            )
+            .unwrap();
+    }
+    let mut hub = PostgresStore::open(&url, None).unwrap();
+    let mut transaction = hub.begin_to_read().unwrap();
+    let node = transaction.nodes().unwrap()[0].id;
+    let points = transaction.status_histories(&[node], 0, NOW + 1).unwrap().remove(&node).unwrap();
+    let [first, second] = &points[..] else { panic!("{points:?}") };
+    assert_eq!((first.schedule_version, first.clock_bound_ns), (3, Some(i64::MAX as u64)));
+    assert_eq!(first.pauses, []);
+    assert_eq!((second.schedule_version, second.clock_bound_ns), (0, None));
+    let mut pauses = second.pauses.clone();
+    pauses.sort_unstable();
+    assert_eq!(pauses, [(NOW - 15 * DAY, NOW), (NOW - 9, NOW - 5)]);
 }
 
 #[test]

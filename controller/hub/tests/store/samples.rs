@@ -79,22 +79,27 @@ fn spool() -> Spool {
     spool
 }
 
-/// Requests samples of `a:b` in a span of minutes before [`NOW`].
-fn request(store: &Mutex<SqliteStore>, from: i64, to: i64) -> u64 {
-    let mut store = store.lock().unwrap();
-    let mut transaction = store.begin().unwrap();
-    let request = SampleRequest {
+/// A request for samples of `a:b`, without a number.
+pub(crate) fn request_of(from_ns: i64, to_ns: i64) -> SampleRequest {
+    SampleRequest {
         number: 0,
         sender: name("a"),
         reflector: name("b"),
-        from_ns: NOW - from * MINUTE,
-        to_ns: NOW - to * MINUTE,
+        from_ns,
+        to_ns,
         requested_ns: NOW,
         author: "me@here".to_owned(),
         state: SampleRequestState::Pending,
         ended_ns: None,
         gone_before_ns: None,
-    };
+    }
+}
+
+/// Requests samples of `a:b` in a span of minutes before [`NOW`].
+fn request(store: &Mutex<SqliteStore>, from: i64, to: i64) -> u64 {
+    let mut store = store.lock().unwrap();
+    let mut transaction = store.begin().unwrap();
+    let request = request_of(NOW - from * MINUTE, NOW - to * MINUTE);
     let number = add_request(&mut *transaction, request).unwrap();
     transaction.commit().unwrap();
     number

@@ -2,13 +2,14 @@
 //! measurement took.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell_hub::{Query, Window, WindowFigures, mesh, query};
 use dwell_rollup::{Level, Name, PauseInterval, RollupMetric, Status, Stream};
 
 use crate::agent::{Agent, DAY, FIVE_MINUTES, HOUR, NOW, deliver, deliver_at, message, name};
 use crate::sqlite_store;
+use crate::state::Create;
 
 /// Number of nodes of the mesh.
 const NODES: usize = 100;
@@ -52,9 +53,8 @@ fn figures(window: Window) -> WindowFigures {
     windows.into_iter().next().unwrap().1
 }
 
-#[test]
-fn mesh_of_100_nodes_is_read_at_once() {
-    let mut test = sqlite_store();
+pub(crate) fn mesh_of_100_nodes_is_read_at_once(create: Create<'_>) {
+    let mut test = create();
     let windows = Window::ALL.map(|window| (window, figures(window)));
     let mut transaction = test.begin().unwrap();
     let names: Vec<Name> = (0..NODES).map(node_name).collect();
@@ -92,10 +92,11 @@ fn mesh_of_100_nodes_is_read_at_once() {
         deliver(&mut *test, node, &message(&records)).unwrap();
     }
     for window in Window::ALL {
-        let start = cpu_time();
+        let (start, cpu_start) = (Instant::now(), cpu_time());
         let found = mesh(&mut *test.begin_to_read().unwrap(), window, NOW).unwrap();
-        let took = cpu_time() - start;
-        println!("mesh of {} streams, last {}: {took:?}", found.streams.len(), window.name());
+        let (elapsed, took) = (start.elapsed(), cpu_time() - cpu_start);
+        let (count, name) = (found.streams.len(), window.name());
+        println!("mesh of {count} streams, last {name}: {took:?} of this thread, {elapsed:?}");
         assert_eq!(found.streams.len(), NODES * (NODES - 1));
         let figures = found.streams[0].figures.as_ref().unwrap();
         let due = (figures.window.to_ns - figures.window.from_ns) as f64 / 1e9;
@@ -104,9 +105,8 @@ fn mesh_of_100_nodes_is_read_at_once() {
     }
 }
 
-#[test]
-fn pair_over_90_days_is_read_at_once() {
-    let mut test = sqlite_store();
+pub(crate) fn pair_over_90_days_is_read_at_once(create: Create<'_>) {
+    let mut test = create();
     let mut transaction = test.begin().unwrap();
     let json = r#"{"version":1,"node":"a","entries":[{"name":"mesh+b","reflector":"b",
                    "target":"stamp://192.0.2.2","interval":"1min"}]}"#;
@@ -154,10 +154,11 @@ fn pair_over_90_days_is_read_at_once() {
         to_ns: NOW,
         step_ns: Some(6 * HOUR),
     };
-    let start = cpu_time();
+    let (start, cpu_start) = (Instant::now(), cpu_time());
     let answer = query(&mut *test.begin_to_read().unwrap(), &question, NOW).unwrap();
-    let took = cpu_time() - start;
-    println!("pair over 90 days, {} rows: {took:?}", answer[0].rows.len());
+    let (elapsed, took) = (start.elapsed(), cpu_time() - cpu_start);
+    let rows = answer[0].rows.len();
+    println!("pair over 90 days, {rows} rows: {took:?} of this thread, {elapsed:?}");
     assert_eq!((answer[0].rows.len(), answer[0].total.counts.sent), (360, 90 * 24 * 60));
     assert_eq!(answer[0].sender_pauses.len(), 90);
     assert!(took < READ_TIMEOUT, "{took:?}");

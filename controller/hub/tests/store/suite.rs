@@ -18,6 +18,11 @@ use crate::agent::{
 use crate::queries::{ask, question};
 use crate::state::{Create, row_counts, rows, state};
 
+pub(crate) use crate::alert_hubs::{
+    alert_of_a_removed_stream_ends, alert_requests_samples_once, clock_ahead_stops_no_alerts,
+    end_of_a_removed_rule_is_sent, long_evaluation_keeps_its_lease,
+    requests_at_once_have_different_numbers, time_of_other_hubs_is_no_contact_gap,
+};
 pub(crate) use crate::alerts::{
     alert_fires_and_clears_on_stored_records, daily_window_completes_a_longer_condition,
     late_data_sends_no_message, message_is_given_up_after_a_day,
@@ -31,8 +36,14 @@ pub(crate) use crate::clocks::{
     nearer_pairing_moves_a_dated_record, stepped_clock_keeps_its_own_times,
     time_before_synchronisation_is_corrected, wrong_clock_of_the_hub_changes_nothing,
 };
+pub(crate) use crate::histories::{
+    histories_of_nodes_have_pauses_and_bounds, reports_of_nodes_are_read_at_once,
+};
 pub(crate) use crate::queries::{
     query_has_counts_coverage_and_supported_percentiles, query_names_what_exists,
+};
+pub(crate) use crate::scale::{
+    mesh_of_100_nodes_is_read_at_once, pair_over_90_days_is_read_at_once,
 };
 pub(crate) use crate::windows::{
     mesh_has_missing_stale_and_paused_streams, windows_are_the_merge_of_the_last_rows,

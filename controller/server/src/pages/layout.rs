@@ -39,7 +39,7 @@ impl Layout {
     }
 
     /// Entries of the navigation: path and text.
-    pub(crate) fn entries(&self) -> [(&'static str, &'static str); 10] {
+    pub(crate) fn entries(&self) -> [(&'static str, &'static str); 11] {
         [
             ("/", "Overview"),
             ("/devices", "Devices"),
@@ -48,6 +48,7 @@ impl Layout {
             ("/compare", "Compare"),
             ("/mesh", "Mesh"),
             ("/nodes", "Nodes"),
+            ("/alerts", "Alerts"),
             ("/data", "Data"),
             ("/reports", "Reports"),
             ("/api", "API"),

@@ -350,7 +350,10 @@ impl Scale {
         };
         let text = match &values[..] {
             [] if figures.is_paused() => "paused".to_owned(),
-            [] if counts.received == 0 && counts.lost > figures.lost_in_pause => "lost".to_owned(),
+            [] if view.metric == CellMetric::Loss && figures.lost().is_none() => "?".to_owned(),
+            [] if counts.received == 0 && figures.lost().is_some_and(|lost| lost > 0) => {
+                "lost".to_owned()
+            }
             [] => format!("n {}", counts.received),
             values => {
                 let value = |(mark, value): &(&str, f64)| format!("{mark}{}", self.text(*value));

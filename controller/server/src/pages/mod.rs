@@ -1,5 +1,6 @@
 //! Pages: one module per subject, with its forms.
 
+mod alerts;
 mod api_docs;
 mod compare;
 mod data;
@@ -54,6 +55,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(login::router())
         .merge(mesh::router())
         .merge(nodes::router())
+        .merge(alerts::router())
         .merge(pair::router())
         .fallback(layout::not_found)
 }

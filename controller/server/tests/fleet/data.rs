@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dwell_hub::SqliteStore;
+use dwell_hub::alert::{
+    AlertEvaluator, AlertRound, AppliedRules, Maintenance, announce, apply_rules,
+};
 use dwell_hub::store::HubStore;
 use dwell_rollup::{
     Body, DelayRollup, DroppedCounts, Level, Name, Pause, PauseInterval, ProbeCounts, Record,
@@ -149,6 +152,26 @@ pub(crate) fn fill(dir: &Path) {
     let mut bytes = message([&c.status_with(status)]);
     bytes.extend_from_slice(b"<noise>");
     deliver_at(&mut store, &c.node, &bytes, now_ns).unwrap();
+    raise_alerts(&mut store, now_ns);
+}
+
+/// Applies alert rules and evaluates them once. `slow` fires for `a:b` and `b:a`, `loss` is pending for
+/// both, `tail` cannot be evaluated, and `b` is in maintenance from now on.
+fn raise_alerts(store: &mut dyn HubStore, now_ns: i64) {
+    let rules = "version = 1\n\
+                 [[alert]]\nname = \"slow\"\nwhen = \"p95 > 5ms for 30m\"\nsamples = true\n\
+                 notify = [\"ops\"]\n\
+                 [[alert]]\nname = \"loss\"\nwhen = \"loss > 0.1% for 24h\"\n\
+                 [[alert]]\nname = \"tail\"\nwhen = \"p99_9 > 5ms for 5m\"\npairs = [\"a:b\"]\n\
+                 [notify.ops]\nwebhook = \"http://127.0.0.1:9/hook\"\n";
+    let (author, text) = ("u@h".to_owned(), rules.to_owned());
+    apply_rules(store, &AppliedRules { applied_ns: now_ns, author, text }).unwrap();
+    let mut evaluator = AlertEvaluator::new("u@h, process 1".to_owned());
+    let round = evaluator.round(store, &|| now_ns).unwrap();
+    assert!(matches!(round, AlertRound::Evaluated { .. }), "{round:?}");
+    let (reason, author) = ("a <new> switch".to_owned(), "u@h".to_owned());
+    let maintenance = Maintenance { from_ns: now_ns, to_ns: now_ns + HOUR, reason, author };
+    announce(store, &name("b"), maintenance).unwrap();
 }
 
 /// Fills a data directory with a hub in which no probe of `a` to `b` was due in the last hour, by a daily

@@ -39,11 +39,16 @@ struct Answer {
 
 impl Server {
     fn start(data: TempDir) -> Self {
+        let hub = HubSource::sqlite(data.path().to_owned());
+        Self::start_with(data, hub)
+    }
+
+    fn start_with(data: TempDir, hub: HubSource) -> Self {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let config = Config {
             data: data.path().to_owned(),
-            hub: HubSource::sqlite(data.path().to_owned()),
+            hub,
             program: PathBuf::from("dwell"),
             access: AccessConfig { hosts: Vec::new(), tls: None, require_token: false },
             log: |_| {},
@@ -106,6 +111,8 @@ fn mesh_distinguishes_values_and_missing_results() {
     );
     assert!(cell(&html, "a", "c").starts_with("c0 stale: 4."), "{}", cell(&html, "a", "c"));
     assert!(cell(&html, "a", "c").contains("3 h old"));
+    // Pauses of an older time are not read.
+    assert!(!cell(&html, "a", "c").contains('\u{2715}'), "{}", cell(&html, "a", "c"));
     assert_eq!(cell(&html, "b", "c"), "missing: \u{2013}");
     assert!(html.contains("1 pair has no current results"), "{html}");
     assert!(html.contains("c</a> <span class=\"about\">paused</span>"), "{html}");
@@ -120,6 +127,7 @@ fn mesh_distinguishes_values_and_missing_results() {
     assert!(html.contains("\u{b1}150.0us"), "{html}");
     let html = text(&server, "/mesh?metric=loss");
     assert!(cell(&html, "a", "b").contains(": 0.167"), "{}", cell(&html, "a", "b"));
+    assert!(cell(&html, "a", "c").starts_with("few stale: ?"), "{}", cell(&html, "a", "c"));
     // Percentiles that the number of delays does not support are no values.
     let html = text(&server, "/mesh?metric=p99");
     assert!(cell(&html, "a", "c").contains("few stale: n 48"), "{}", cell(&html, "a", "c"));
@@ -192,6 +200,68 @@ fn node_pages_say_what_is_wrong() {
 }
 
 #[test]
+fn alerts_page_lists_firing_pending_and_problems() {
+    let server = server();
+    let html = text(&server, "/alerts");
+    let firing = html.find("<h2 id=\"firing\">Firing</h2>").expect("firing alerts");
+    let pending = html.find("<h2 id=\"pending\">Pending</h2>").expect("pending alerts");
+    let events = html.find("<h2 id=\"events\">Last events</h2>").expect("events");
+    assert!(firing < pending && pending < events);
+    for part in [
+        "2 firing, 2 pending",
+        "by u@h, process 1.",
+        "<a href=\"/mesh/a/b\">a:b mesh</a></th><td>slow</td>",
+        "(n = 1",
+        "b until ",
+        ": a &#60;new&#62; switch",
+        "alert &#39;tail&#39;: p99_9 over 5min needs at least 1000 probes",
+        "samples: not requested: no hub collects from a over SSH",
+        "<th scope=\"row\">ops webhook</th>",
+        "not sent yet",
+    ] {
+        assert!(html.contains(part), "no {part}: {html}");
+    }
+    assert!(!html.contains("no hub evaluates"), "{html}");
+}
+
+#[test]
+fn alerts_page_says_that_no_hub_evaluates() {
+    let data = tempfile::tempdir().unwrap();
+    fill_quiet(data.path());
+    let server = Server::start(data);
+    let html = text(&server, "/alerts");
+    assert!(html.contains("no alert rules are applied"), "{html}");
+    assert!(html.contains("dwell hub alerts apply alerts.toml"), "{html}");
+    let data = tempfile::tempdir().unwrap();
+    fill(data.path());
+    let dir = data.path().to_owned();
+    let mut store = dwell_hub::SqliteStore::open(&dir).unwrap();
+    let mut transaction = dwell_hub::store::HubStore::begin(&mut store).unwrap();
+    let kind = dwell_hub::store::TextKind::AlertLease;
+    let lease = transaction.texts(kind).unwrap().remove("lease").unwrap();
+    let mut lease: Value = serde_json::from_str(&lease).unwrap();
+    lease["evaluated_ns"] = (lease["evaluated_ns"].as_i64().unwrap() - 180_000_000_000).into();
+    transaction.set_text(kind, "lease", Some(&lease.to_string())).unwrap();
+    transaction.commit().unwrap();
+    let html = text(&Server::start(data), "/alerts");
+    assert!(html.contains("no hub evaluates the rules now"), "{html}");
+}
+
+#[test]
+fn slow_hub_does_not_hide_other_metrics() {
+    let data = tempfile::tempdir().unwrap();
+    let hub = HubSource::new(|| {
+        std::thread::sleep(Duration::from_secs(6));
+        Err(dwell_hub::HubError::Missing("hub".to_owned()))
+    });
+    let server = Server::start_with(data, hub);
+    let start = Instant::now();
+    let metrics = text(&server, "/metrics");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(metrics.contains("dwell_hub_readable 0\n"), "{metrics}");
+}
+
+#[test]
 fn hostile_addresses_of_a_fleet_are_refused() {
     let server = server();
     for (path, status) in [
@@ -221,7 +291,7 @@ fn hostile_addresses_of_a_fleet_are_refused() {
 #[test]
 fn pages_without_a_hub_say_how_to_start_one() {
     let server = Server::start(tempfile::tempdir().unwrap());
-    for path in ["/mesh", "/nodes"] {
+    for path in ["/mesh", "/nodes", "/alerts"] {
         assert!(text(&server, path).contains("dwell hub --embedded"), "{path}");
     }
     assert_eq!(server.get("/mesh/a/b").status, 404);

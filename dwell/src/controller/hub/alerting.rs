@@ -1,9 +1,8 @@
 //! The evaluation of alerts and the delivery of their messages in a running hub, each on a thread of
 //! its own with its own connection to the database.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use dwell_hub::alert::{AlertError, AlertEvaluator, AlertRound, Transition, claim
 use dwell_hub::store::HubStore;
 use dwell_node_cli::say;
 use dwell_results::{chain, owner};
-use dwell_rollup::Name;
 
 use super::embedded::wait;
 use super::now_ns;
@@ -26,36 +24,24 @@ const DELIVERY_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of changes that are printed per round.
 const MAX_PRINTED: usize = 10;
 
-/// Nodes that may be in the schedule, shared with the collection.
-pub(super) type KnownNodes = Arc<Mutex<BTreeSet<Name>>>;
-
-/// Starts the threads, each with one of these connections to the database. They end soon after `stop` is
-/// set.
+/// Starts the threads, each with one of these connections to the database. They end after `stop` is set:
+/// the evaluation, whose thread is returned, soon; the delivery after the attempt that it makes, which
+/// may take minutes. A message that the end of the process interrupts is sent again by the next hub.
 pub(super) fn start<S: HubStore + Send + 'static>(
     [of_evaluation, of_delivery]: [S; 2],
-    known: &KnownNodes,
     stop: &Arc<AtomicBool>,
-) -> [JoinHandle<()>; 2] {
+) -> JoinHandle<()> {
     let hub = format!("{}, process {}, started {}", owner(), std::process::id(), now_ns());
     let evaluator = AlertEvaluator::new(hub);
-    let (known, stops) = (Arc::clone(known), [Arc::clone(stop), Arc::clone(stop)]);
-    let [evaluation, delivery] = stops;
-    [
-        thread::spawn(move || evaluate(of_evaluation, evaluator, &known, &evaluation)),
-        thread::spawn(move || deliver(of_delivery, &delivery)),
-    ]
+    let [evaluation, delivery] = [Arc::clone(stop), Arc::clone(stop)];
+    drop(thread::spawn(move || deliver(of_delivery, &delivery)));
+    thread::spawn(move || evaluate(of_evaluation, evaluator, &evaluation))
 }
 
-fn evaluate(
-    mut store: impl HubStore,
-    mut evaluator: AlertEvaluator,
-    known: &KnownNodes,
-    stop: &AtomicBool,
-) {
+fn evaluate(mut store: impl HubStore, mut evaluator: AlertEvaluator, stop: &AtomicBool) {
     let mut news = News::default();
     while !stop.load(Ordering::Relaxed) {
-        let nodes = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match evaluator.round(&mut store, &nodes, now_ns()) {
+        match evaluator.round(&mut store, &now_ns) {
             Ok(AlertRound::NoRules | AlertRound::Disturbed) => {}
             Ok(AlertRound::OtherHub(hub)) => news.state(format!("{hub} evaluates alerts")),
             Ok(AlertRound::Evaluated { transitions, problems }) => {
@@ -70,7 +56,7 @@ fn evaluate(
 }
 
 fn print(transitions: &[Transition]) {
-    for Transition { rule, kind, alert } in transitions.iter().take(MAX_PRINTED) {
+    for Transition { rule, kind, alert, .. } in transitions.iter().take(MAX_PRINTED) {
         say(&format!("dwell: alert {} {}: {}", rule, kind.name(), alert.subject));
     }
     if transitions.len() > MAX_PRINTED {

@@ -1,6 +1,5 @@
 //! `dwell hub alerts`: rules, history and state of alerts.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::thread;
@@ -8,19 +7,18 @@ use std::time::{Duration, Instant};
 
 use dwell_hub::alert::{
     AlertError, AlertReport, AlertRules, AppliedRules, Contact, Event, Fleet, Phase, Subjects,
-    Watch, alert_history_object, alerts_object, applied_rules, apply_rules, claim, complete,
-    deliveries, events, test_receiver,
+    Watch, alert_history_object, alerts_object, apply_rules, claim, complete, deliveries, events,
+    test_receiver,
 };
 use dwell_hub::store::HubStore;
 use dwell_hub::time_text;
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
 use dwell_results::{chain, owner};
-use dwell_rollup::Name;
 
 use super::super::data::DataArgs;
 use super::super::show::print_rows;
-use super::schedule::{known_nodes, read};
+use super::schedule::read;
 use super::{DatabaseArgs, now_ns};
 
 /// Time to wait for a running hub that sends the message of a test.
@@ -136,16 +134,12 @@ fn check(args: &FileArgs) -> Result<(String, Vec<Watch>), Failure> {
     let wrong = |error: &AlertError| Failure::usage(format!("{}: {error}", args.file.display()));
     let rules = AlertRules::parse(&text).map_err(|error| wrong(&error))?;
     let mut store = args.database.open_to_read(&args.data)?;
-    let fleet = Fleet::read(&mut *store.begin_to_read()?, &devices(&args.data)?)?;
+    let fleet = Fleet::read(&mut *store.begin_to_read()?)?;
     let watches = fleet.watches(&rules);
     match watches.iter().flat_map(|watch| &watch.problems).next() {
         Some(problem) => Err(wrong(problem)),
         None => Ok((text, watches)),
     }
-}
-
-fn devices(data: &DataArgs) -> Result<BTreeSet<Name>, Failure> {
-    Ok(known_nodes(data)?.into_keys().collect())
 }
 
 fn print_watches(watches: &[Watch]) -> io::Result<()> {
@@ -205,7 +199,7 @@ fn history(args: &FormatArgs) -> Result<(), Failure> {
             rows.push(cells("-".to_owned(), notified.clone()));
         }
         for alert in &event.alerts {
-            rows.push(cells(event.line(alert), std::mem::take(&mut notified)));
+            rows.push(cells(event.details(alert), std::mem::take(&mut notified)));
         }
         let listed = event.alerts.len() as u64;
         if event.count > listed {
@@ -226,19 +220,7 @@ fn notified_text(event: &Event) -> String {
 
 fn status(args: &FormatArgs) -> Result<(), Failure> {
     let mut store = args.database.open_to_read(&args.data)?;
-    let known = devices(&args.data)?;
-    let now_ns = now_ns();
-    let mut transaction = store.begin_to_read()?;
-    let applied = applied_rules(&mut *transaction)?;
-    let problems = match applied.map(|applied| AlertRules::parse(&applied.text)) {
-        None => Vec::new(),
-        Some(Err(error)) => vec![error],
-        Some(Ok(rules)) => {
-            let watches = Fleet::read(&mut *transaction, &known)?.watches(&rules).into_iter();
-            watches.flat_map(|watch| watch.problems).collect()
-        }
-    };
-    let report = AlertReport::read(&mut *transaction, problems, now_ns)?;
+    let report = AlertReport::read(&mut *store.begin_to_read()?, now_ns())?;
     if args.format == Format::Json {
         return Ok(print_object(&alerts_object(&report))?);
     }

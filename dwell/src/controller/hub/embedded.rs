@@ -26,9 +26,9 @@ use dwell_units::Nanos;
 
 use super::super::data::{DataArgs, say_problem};
 use super::DatabaseArgs;
-use super::alerting::{self, KnownNodes};
+use super::alerting;
 use super::bus::BusArgs;
-use super::faults;
+use super::collections::OwnCollections;
 use super::now_ns;
 
 /// Time between looks at a stop request.
@@ -110,6 +110,8 @@ fn keep(text: &str) -> Result<(Kept, u32), String> {
 /// Everything that the threads share.
 struct Shared {
     store: SharedStore,
+    /// What the database knows about the collections of this hub.
+    collections: OwnCollections,
     binaries: NodeBinaries,
     rules: Rules,
     /// The data directory.
@@ -156,6 +158,7 @@ pub(super) fn run(
     }
     let shared = Arc::new(Shared {
         store: Arc::new(Mutex::new(store)),
+        collections: OwnCollections::new(&dir),
         binaries: NodeBinaries::find(&program)?,
         rules,
         dir,
@@ -168,21 +171,13 @@ pub(super) fn run(
         // No other hub is active here, so claims are those of hubs that were killed.
         recover(&mut stores[0], now_ns())?;
     }
-    let (tags, known) = (args.tag.clone(), KnownNodes::default());
-    let mut hub = Supervisor { shared, tags, known, collecting: BTreeMap::new() };
-    // Alerts are evaluated at once, and rules may name devices.
-    let devices = hub.read_devices(&catalogue).inspect_err(say_unread).unwrap_or_default();
-    // Another hub with this database states the faults of its own nodes.
-    let own = database
-        .is_shared()
-        .then(|| if args.embedded { devices.into_keys().collect() } else { BTreeSet::new() });
-    hub.clear_faults(own.as_ref());
-    let alerting = alerting::start(stores, &hub.known, &hub.shared.stop);
+    let mut hub = Supervisor { shared, tags: args.tag.clone(), collecting: BTreeMap::new() };
+    // Alerts are evaluated at once, and may want samples.
+    hub.begin_collections(&catalogue, args.embedded, !database.is_shared())?;
+    let evaluation = alerting::start(stores, &hub.shared.stop);
     let receiving = bus.start(data, rules, &hub.shared.store, &hub.shared.stop);
     hub.run(&catalogue, args.embedded);
-    for thread in alerting {
-        let _ = thread.join();
-    }
+    let _ = evaluation.join();
     if let Some(receiving) = receiving {
         receiving.finish()?;
     }
@@ -199,8 +194,6 @@ struct Supervisor {
     shared: Arc<Shared>,
     /// Tags of the devices to collect from; empty for all.
     tags: Vec<String>,
-    /// Names of all devices, for alerts: those without these tags may send records by a bus.
-    known: KnownNodes,
     collecting: BTreeMap<String, Collecting>,
 }
 
@@ -212,17 +205,29 @@ struct Collecting {
 }
 
 impl Supervisor {
+    /// Stores from which devices this hub collects.
+    fn begin_collections(
+        &self,
+        catalogue: &Store,
+        collects: bool,
+        is_alone: bool,
+    ) -> Result<(), HubError> {
+        let devices = if collects { self.read_devices(catalogue) } else { Ok(BTreeMap::new()) };
+        let devices = devices.unwrap_or_else(|error| {
+            say_unread(&error);
+            BTreeMap::new()
+        });
+        let nodes: BTreeSet<Name> = devices.keys().filter_map(|name| name.parse().ok()).collect();
+        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.collections.begin(&mut *store, &nodes, is_alone)
+    }
+
     fn run(&mut self, catalogue: &Store, collects: bool) {
         let mut announced = false;
         let mut expired: Option<Instant> = None;
         while !self.shared.stop.load(Ordering::Relaxed) {
             // The catalogue may be locked for a moment; collection goes on.
-            let followed = if collects {
-                self.follow_catalogue(catalogue)
-            } else {
-                self.read_devices(catalogue).map(drop)
-            };
-            if let Err(error) = followed {
+            if collects && let Err(error) = self.follow_catalogue(catalogue) {
                 say_unread(&error);
             }
             if !announced {
@@ -246,17 +251,11 @@ impl Supervisor {
         for collecting in self.collecting.values() {
             collecting.stop.store(true, Ordering::Relaxed);
         }
-        let mut nodes = BTreeSet::new();
-        for (node, collecting) in std::mem::take(&mut self.collecting) {
+        for (_, collecting) in std::mem::take(&mut self.collecting) {
             let _ = collecting.thread.join();
-            nodes.insert(node);
         }
-        self.clear_faults(Some(&nodes));
-    }
-
-    fn clear_faults(&self, nodes: Option<&BTreeSet<String>>) {
         let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = faults::clear(&mut *store, nodes) {
+        if let Err(error) = self.shared.collections.end(&mut *store) {
             say(&format!("dwell: faults of nodes are not removed: {}", chain(&error)));
         }
     }
@@ -265,11 +264,9 @@ impl Supervisor {
         wait(time, &[&self.shared.stop]);
     }
 
-    /// Reads the devices, which alerts know from then on. Returns those with the tags of this hub.
+    /// Returns the devices with the tags of this hub.
     fn read_devices(&self, catalogue: &Store) -> Result<BTreeMap<String, Device>, StoreError> {
         let devices = KnownDevice::all(catalogue, &say_problem)?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            devices.iter().filter_map(|known| known.device.name.parse().ok()).collect();
         let has_tag = |device: &Device| device.tags.iter().any(|tag| self.tags.contains(tag));
         Ok(devices
             .into_iter()
@@ -295,7 +292,8 @@ impl Supervisor {
                 let _ = collecting.thread.join();
             }
             if let Ok(node) = name.parse() {
-                self.say_unless_stored(faults::set(&self.shared.store, &node, None));
+                let Shared { store, collections, .. } = &*self.shared;
+                self.say_unless_stored(collections.remove(store, &node));
             }
         }
         for (name, device) in devices {
@@ -306,7 +304,8 @@ impl Supervisor {
                 say(&format!("dwell: device {name} is left out: no agent can have this name"));
                 continue;
             };
-            self.say_unless_stored(faults::add_node(&self.shared.store, &node));
+            let Shared { store, collections, .. } = &*self.shared;
+            self.say_unless_stored(collections.add(store, &node));
             let stop = Arc::new(AtomicBool::new(false));
             let (shared, of_thread) = (Arc::clone(&self.shared), Arc::clone(&stop));
             let collected = device.clone();
@@ -390,7 +389,7 @@ impl NodeSpool for SshSpool {
 /// Collects from one device until it is stopped. Reports changes, not every round.
 fn collect(shared: &Shared, node: &Name, device: &Device, stop: &Arc<AtomicBool>) {
     let is_stopped = || stop.load(Ordering::Relaxed) || shared.stop.load(Ordering::Relaxed);
-    let mut news = News::new(node, &shared.store);
+    let mut news = News::new(node, &*shared.store, &shared.collections);
     while !is_stopped() {
         let reason = match SpoolLink::open(device, &shared.binaries, stop) {
             Ok(link) => collect_over(shared, node, SshSpool(link), &mut news, &is_stopped, stop),
@@ -445,6 +444,7 @@ fn simultaneous(shared: &Shared, node: &Name) -> Option<SimultaneousAgents> {
 struct News<'a> {
     node: &'a Name,
     store: &'a Mutex<dyn HubStore + Send>,
+    collections: &'a OwnCollections,
     /// The last state.
     state: String,
     /// Whether the database has it.
@@ -457,11 +457,16 @@ struct News<'a> {
 }
 
 impl<'a> News<'a> {
-    fn new(node: &'a Name, store: &'a Mutex<dyn HubStore + Send>) -> Self {
+    fn new(
+        node: &'a Name,
+        store: &'a Mutex<dyn HubStore + Send>,
+        collections: &'a OwnCollections,
+    ) -> Self {
         let state = String::new();
         Self {
             node,
             store,
+            collections,
             state,
             is_stored: false,
             simultaneous: None,
@@ -483,7 +488,7 @@ impl<'a> News<'a> {
             return;
         }
         let fault = is_fault.then_some(self.state.as_str());
-        match faults::set(self.store, self.node, fault) {
+        match self.collections.set_fault(self.store, self.node, fault) {
             Ok(()) => self.is_stored = true,
             Err(error) if is_new => {
                 say(&format!("dwell: {}: its state is not stored: {}", self.node, chain(&error)));
@@ -552,30 +557,15 @@ impl<'a> News<'a> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_hub::SqliteStore;
-    use dwell_hub::store::TextKind;
+    use dwell_hub::{SqliteStore, collections};
 
     use super::*;
 
-    fn faults_of(store: &Mutex<dyn HubStore + Send>) -> Vec<(String, String)> {
+    fn faults_of(store: &Mutex<dyn HubStore + Send>) -> Vec<(String, Option<String>)> {
         let mut store = store.lock().unwrap();
         let mut transaction = store.begin_to_read().unwrap();
-        transaction.texts(TextKind::CollectionFault).unwrap().into_iter().collect()
-    }
-
-    #[test]
-    fn faults_of_nodes_of_another_hub_stay() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Mutex::new(SqliteStore::open(dir.path()).unwrap());
-        for node in ["a", "b", "c"] {
-            faults::set(&store, &node.parse().unwrap(), Some("unreachable")).unwrap();
-        }
-        let own = ["a".to_owned(), "d".to_owned()].into();
-        faults::clear(&mut *store.lock().unwrap(), Some(&own)).unwrap();
-        let left: Vec<_> = faults_of(&store).into_iter().map(|(node, _)| node).collect();
-        assert_eq!(left, ["b", "c"]);
-        faults::clear(&mut *store.lock().unwrap(), None).unwrap();
-        assert_eq!(faults_of(&store), []);
+        let known = collections(&mut *transaction).unwrap();
+        known.into_iter().map(|known| (known.node.to_string(), known.fault)).collect()
     }
 
     #[test]
@@ -583,13 +573,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Mutex::new(SqliteStore::open(dir.path()).unwrap());
         let node = "a".parse().unwrap();
-        let mut news = News::new(&node, &store);
+        let own = OwnCollections::new(dir.path());
+        let mut news = News::new(&node, &store, &own);
         let db = rusqlite::Connection::open(dir.path().join("hub.sqlite")).unwrap();
         db.execute_batch("ALTER TABLE texts RENAME TO hidden").unwrap();
         news.failed("unreachable".to_owned());
         db.execute_batch("ALTER TABLE hidden RENAME TO texts").unwrap();
         assert_eq!(faults_of(&store), []);
         news.failed("unreachable".to_owned());
-        assert_eq!(faults_of(&store), [("a".to_owned(), "unreachable".to_owned())]);
+        assert_eq!(faults_of(&store), [("a".to_owned(), Some("unreachable".to_owned()))]);
     }
 }

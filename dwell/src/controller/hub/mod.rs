@@ -3,9 +3,9 @@
 mod alerting;
 mod alerts;
 mod bus;
+mod collections;
 mod database;
 mod embedded;
-mod faults;
 mod keys;
 mod maintenance;
 mod nats_config;

@@ -205,9 +205,11 @@ fn requests_table(requests: &[SampleRequest], files: &[FleetSampleFile]) -> Tabl
             request.state.name().to_owned(),
             of_request.count().to_string(),
             request.gone_before_ns.map_or("-".to_owned(), time_text),
+            request.author.clone(),
         ]
     };
-    let columns = ["request", "pair", "from", "to", "state", "files", "gone before"];
+    let columns =
+        ["request", "pair", "from", "to", "state", "files", "gone before", "requested by"];
     let columns = columns.map(str::to_owned).to_vec();
     Table { columns, rows: requests.iter().map(row).collect() }
 }

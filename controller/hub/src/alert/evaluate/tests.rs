@@ -43,7 +43,8 @@ impl Bench {
         };
         let watch = |rule: &Rule| {
             let subjects = Some(subjects(rule));
-            Watch { rule: rule.clone(), subjects, problems: Vec::new() }
+            let (unsupported, problems) = (Vec::new(), Vec::new());
+            Watch { rule: rule.clone(), subjects, unsupported, problems }
         };
         let watches = rules.alert.iter().map(watch).collect();
         let heard = NodeFigures { heard_ns: Some(START), ..NodeFigures::default() };
@@ -115,6 +116,25 @@ fn alert_fires_and_clears_once_with_hysteresis() {
     }
     assert_eq!(bench.next(15.9), ["slow cleared"]);
     assert_eq!(bench.next(15.9), [""; 0]);
+}
+
+#[test]
+fn times_of_a_clock_ahead_delay_no_message() {
+    let mut bench = Bench::new(&format!("{SLOW}{GONE}"));
+    let later_ns = START + 400 * crate::period::DAY_NS;
+    assert_eq!(bench.next(25.0), ["slow fired"]);
+    let state = bench.states.values_mut().next().unwrap();
+    (state.fired_ns, state.notified_ns) = (Some(later_ns), Some(later_ns));
+    assert_eq!(bench.next(25.0), [""; 0]);
+    assert_eq!(bench.next(1.0), ["slow cleared"]);
+    assert_eq!(bench.next(25.0), ["slow fired"]);
+    // Contact since a later time begins anew.
+    bench.pass(16 * MINUTE, &["a", "b"]);
+    assert_eq!(bench.evaluate(None, false), ["gone fired c"]);
+    let state = bench.states.get_mut("gone site hall").unwrap();
+    state.nodes.insert(name("c"), Contact::Heard(later_ns));
+    let emitted: Vec<String> = (0..14).flat_map(|_| bench.next(25.0)).collect();
+    assert_eq!(emitted, ["gone cleared c"]);
 }
 
 #[test]
