@@ -9,12 +9,19 @@ ARGS ?=
 NODES ?= x86_64 aarch64 armv7 armv6
 # Seconds of fuzzing per target.
 TIME ?= 60
+# Kills of `make soak-fleet`, and how many of them delete the store of nats-server: at most a quarter.
+KILLS ?= 200
+DELETIONS ?= 5
 
 # Tools from crates.io; each is built once, into a directory of its version. DWELL_TOOLS is an absolute path.
 TOOLS := $(or $(DWELL_TOOLS),target/tools)
 DENY := $(TOOLS)/cargo-deny@0.20.2
 FUZZ := $(TOOLS)/cargo-fuzz@0.13.2
 DEB := $(TOOLS)/cargo-deb@3.8.0
+
+# The newest nats-server, from its Go module. This version needs Go 1.26.
+NATS_VERSION := 2.15.3
+NATS_SERVER := $(TOOLS)/nats-server@$(NATS_VERSION)
 
 PEER := target/peers/bin/stamp-suite
 BINARIES := target/release/dwell target/release/dwell-node target/release/dwell-uplink
@@ -51,6 +58,15 @@ test-arm: setup-guests ## test on virtual machines with arm64 and armv7 processo
 test-web: setup-packages ## test reports and the web controller in a browser; screenshots in target/tmp/report-pages and web-pages
 	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
 	$(CARGO) test --locked -p dwell --test web -- --show-output
+
+# The server of Debian first, which `make test` uses too.
+.PHONY: soak-fleet
+soak-fleet: setup-packages $(NATS_SERVER) ## kill uplinks, hub, nats-server and PostgreSQL at random moments, with nats-server of Debian and the newest (KILLS=200 DELETIONS=5)
+	$(CARGO) build --locked -p dwell-uplink
+	@for server in "" $(abspath $(NATS_SERVER))/nats-server; do \
+		DWELL_SOAK_KILLS=$(KILLS) DWELL_SOAK_DELETIONS=$(DELETIONS) $${server:+env DWELL_NATS_SERVER=$$server} \
+			$(CARGO) test --locked -p dwell --test soak -- --nocapture killed_processes || exit 1; \
+	done
 
 lint: lint-code lint-dependencies ## check formatting, clippy, documentation, language, import circles and dependencies
 
@@ -121,6 +137,11 @@ $(TOOLS)/%: | setup-run
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features \
 		--root $@.partial --target-dir $(TOOLS)/build-$* $*
 	@rm -rf $(TOOLS)/build-$* && mv $@.partial $@
+
+$(NATS_SERVER):
+	@command -v go >/dev/null || { echo "make soak-fleet needs Go 1.26 or later, for nats-server $(NATS_VERSION)" >&2; exit 1; }
+	GOBIN=$(abspath $@.partial) go install github.com/nats-io/nats-server/v2@v$(NATS_VERSION)
+	@mv $@.partial $@
 
 # The sanitizer needs flags that RUSTC_BOOTSTRAP=1 permits on a stable compiler. Inputs found go to
 # fuzz/target, not to the committed corpus.

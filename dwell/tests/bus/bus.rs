@@ -131,6 +131,16 @@ impl Bus {
         });
     }
 
+    /// Makes messages that are not acknowledged arrive again after a second. A hub has created the consumer.
+    pub(crate) fn shorten_ack_wait(&self) {
+        let info = self.jetstream("CONSUMER.INFO.DWELL.hub", &json!({}));
+        let mut config = info["config"].clone();
+        config["ack_wait"] = json!(1_000_000_000);
+        let request = json!({"stream_name": "DWELL", "config": config});
+        let changed = self.jetstream("CONSUMER.DURABLE.CREATE.DWELL.hub", &request);
+        assert_eq!(changed["config"]["ack_wait"], 1_000_000_000, "{changed}");
+    }
+
     pub(crate) fn jetstream(&self, api: &str, request: &Value) -> Value {
         self.jetstream_with(&self.file("hub.nk"), api, request)
     }

@@ -9,16 +9,6 @@ use crate::bus::{Bus, signal};
 use crate::fixture::stderr;
 use crate::network::{agent_of, new_key, wait_until};
 
-/// Makes messages that are not acknowledged come again after a second.
-fn shorten_ack_wait(bus: &Bus) {
-    let info = bus.jetstream("CONSUMER.INFO.DWELL.hub", &json!({}));
-    let mut config = info["config"].clone();
-    config["ack_wait"] = json!(1_000_000_000);
-    let request = json!({"stream_name": "DWELL", "config": config});
-    let changed = bus.jetstream("CONSUMER.DURABLE.CREATE.DWELL.hub", &request);
-    assert_eq!(changed["config"]["ack_wait"], 1_000_000_000, "{changed}");
-}
-
 fn records(count: i64) -> Vec<Record> {
     let mut agent = agent_of("a");
     (0..count).map(|n| agent.rollup(Level::FiveMinutes, &[n + 1])).collect()
@@ -28,7 +18,7 @@ fn records(count: i64) -> Vec<Record> {
 fn hub_killed_before_it_acknowledges_doubles_nothing() {
     let Some(mut bus) = Bus::new() else { return };
     bus.start_hub();
-    shorten_ack_wait(&bus);
+    bus.shorten_ack_wait();
     let seed = bus.enroll("a");
     let node = bus.connect("a", &seed);
     node.send(&bus, &records(3)[..1]);

@@ -1,5 +1,6 @@
 //! A nats-server with TLS, and clients with keys.
 
+use std::env;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,9 @@ use crate::agent::{self, Agent, HOUR};
 /// Path of nats-server in Debian, where not every user has it in PATH.
 const SERVER: &str = "/usr/sbin/nats-server";
 
+/// Environment variable with the path of another nats-server.
+const SERVER_VARIABLE: &str = "DWELL_NATS_SERVER";
+
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -32,6 +36,11 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 /// A free port of loopback.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Path of nats-server.
+pub(crate) fn server_program() -> PathBuf {
+    env::var_os(SERVER_VARIABLE).unwrap_or_else(|| SERVER.into()).into()
 }
 
 /// Certificates and a server, which is killed at the end.
@@ -52,7 +61,7 @@ impl Drop for Network {
 impl Network {
     /// Creates certificates in a directory; `None` without nats-server.
     pub(crate) fn new(dir: &Path) -> Option<Self> {
-        if !Path::new(SERVER).exists() {
+        if !server_program().exists() {
             let test = thread::current();
             let test = test.name().unwrap_or("bus");
             println!("SKIP {test}: needs nats-server (setup/packages.txt)");
@@ -131,7 +140,7 @@ fn make_certificates(dir: &Path) {
 /// Starts a server, whose log is beside its configuration.
 pub(crate) fn start_server(config: &Path, port: u16) -> Child {
     let log = File::create(config.with_extension("log")).unwrap();
-    let mut command = Command::new(SERVER);
+    let mut command = Command::new(server_program());
     // The configuration of a leaf server names files of its directory.
     command.arg("-c").arg(config).current_dir(config.parent().unwrap());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
