@@ -57,6 +57,12 @@ pub enum BusEvent {
         /// Number of messages since the last report.
         count: u64,
     },
+    /// Messages that nats-server kept although they were acknowledged; all in the stream are delivered
+    /// again.
+    Left {
+        /// Number of messages in the stream.
+        messages: u64,
+    },
     /// A schedule was sent to nodes.
     Schedule {
         /// Its version.
@@ -99,6 +105,11 @@ impl fmt::Display for BusEvent {
                 f,
                 "{node}: {count} acknowledgements of nats-server for messages of another node are removed: \
                  a key is misused; find it in the trace of nats-server, and revoke it"
+            ),
+            Self::Left { messages } => write!(
+                f,
+                "nats-server kept messages that were acknowledged before it was killed; {messages} messages \
+                 are received again"
             ),
             Self::Schedule { version, nodes } => {
                 write!(f, "schedule version {version} sent to {nodes} nodes")

@@ -18,6 +18,9 @@ use crate::pull::{Delivered, PULL_BATCH, PULL_BYTES, Pull, PullError};
 /// Time after the first message of a batch at which it is stored.
 const BATCH_TIME: Duration = Duration::from_millis(100);
 
+/// Time between looks for messages that nats-server keeps although they are acknowledged.
+const LEFT_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Reasons of messages to the log that have an event of their own.
 const DEFERRED: &str = "deferred";
 const NO_NODE: &str = "no node";
@@ -87,7 +90,13 @@ async fn receive_from(
     stop: &mut Stop,
     has_failed: &mut bool,
 ) -> Option<PullError> {
+    // One may be removed at this moment, so it must be found twice.
+    let (mut left, mut looked) = (None, None::<Instant>);
     loop {
+        if looked.is_none_or(|at| at.elapsed() >= LEFT_INTERVAL) {
+            looked = Some(Instant::now());
+            left = receive_left(context, left).await;
+        }
         let (batch, end) = next_batch(&mut pull, stop).await;
         if matches!(end, End::Complete) {
             pull.request();
@@ -116,34 +125,45 @@ async fn receive_from(
     }
 }
 
+/// Has all messages delivered again if the same message as before is acknowledged and in the stream.
+/// Returns such a message that was found for the first time. A failure is one of the connection or the
+/// stream, which the next request for messages reports.
+async fn receive_left(context: &Context<'_>, before: Option<u64>) -> Option<u64> {
+    let found = context.queue.left().await.ok().flatten();
+    if found.is_none() || found != before {
+        return found;
+    }
+    if let Ok(messages) = context.queue.deliver_again().await {
+        (context.report)(BusEvent::Left { messages });
+    }
+    None
+}
+
 async fn acknowledge(context: &Context<'_>, message: Delivered, by: Acknowledgement) {
     // One that is lost costs a duplicate.
     let _ = context.client.publish(message.ack, by.text().into()).await;
 }
 
-/// Collects messages until there are many, or for a short time after the first one.
+/// Collects messages until there are many, or for a short time after the first one. Without any, the batch
+/// is empty after [`LEFT_INTERVAL`].
 async fn next_batch(pull: &mut Pull, stop: &mut Stop) -> (Vec<Delivered>, End) {
-    let (mut batch, mut bytes, mut deadline) = (Vec::new(), 0, None::<Instant>);
+    let (mut batch, mut bytes, mut deadline) = (Vec::new(), 0, Instant::now() + LEFT_INTERVAL);
     while batch.len() < PULL_BATCH && bytes < PULL_BYTES {
-        let next = async {
-            match deadline {
-                Some(deadline) => timeout_at(deadline, pull.next()).await.ok(),
-                None => Some(pull.next().await),
-            }
-        };
         let next = tokio::select! {
             biased;
             () = stop.requested() => return (batch, End::Stopped),
-            next = next => next,
+            next = timeout_at(deadline, pull.next()) => next,
         };
         match next {
-            Some(Ok(message)) => {
+            Ok(Ok(message)) => {
+                if batch.is_empty() {
+                    deadline = Instant::now() + BATCH_TIME;
+                }
                 bytes += message.payload.len();
                 batch.push(message);
-                deadline.get_or_insert_with(|| Instant::now() + BATCH_TIME);
             }
-            Some(Err(error)) => return (batch, End::Interrupted(error)),
-            None => break,
+            Ok(Err(error)) => return (batch, End::Interrupted(error)),
+            Err(_) => break,
         }
     }
     (batch, End::Complete)

@@ -77,6 +77,40 @@ impl Queue {
         Ok(waiting)
     }
 
+    /// Returns the first message of the stream if the consumer has an acknowledgement for it.
+    ///
+    /// Such a message is never delivered, but counts towards the limit of its node. A server that was
+    /// killed keeps messages whose acknowledgement it stored before their removal.
+    ///
+    /// # Errors
+    /// [`BusError`]: the server does not answer, or has no such stream or consumer.
+    pub(crate) async fn left(&self) -> Result<Option<u64>, BusError> {
+        let failed = |error: &dyn std::error::Error| BusError::JetStream(chain(error));
+        let mut stream = self.context.get_stream(STREAM).await.map_err(|error| failed(&error))?;
+        let consumer: Consumer<ConsumerConfig> = stream
+            .get_consumer(CONSUMER)
+            .await
+            .map_err(|error| BusError::JetStream(error.to_string()))?;
+        // Everything up to here was acknowledged before the next look at the stream.
+        let acknowledged = consumer.cached_info().ack_floor.stream_sequence;
+        let state = &stream.info().await.map_err(|error| failed(&error))?.state;
+        let is_left = state.messages > 0 && state.first_sequence <= acknowledged;
+        Ok(is_left.then_some(state.first_sequence))
+    }
+
+    /// Creates the consumer anew, so that every message of the stream is delivered again. What is stored
+    /// already is a duplicate. Returns the number of messages.
+    ///
+    /// # Errors
+    /// As of [`Self::prepare`].
+    pub(crate) async fn deliver_again(&self) -> Result<u64, BusError> {
+        let stream = self.context.get_stream(STREAM).await;
+        let stream = stream.map_err(|error| BusError::JetStream(chain(&error)))?;
+        let deleted = stream.delete_consumer(CONSUMER).await;
+        deleted.map_err(|error| BusError::JetStream(chain(&error)))?;
+        self.prepare().await
+    }
+
     async fn check(&self, found: &Info, wanted: &Config) -> Result<(), BusError> {
         let differences = differences(&found.config, wanted);
         if !differences.is_empty() {

@@ -1,6 +1,7 @@
 //! A database that fails, and a stream that is deleted or has other settings.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use dwell_rollup::{Level, Record, Subject};
 use serde_json::json;
@@ -54,6 +55,51 @@ fn deleted_stream_is_created_again_and_loses_no_receipt() {
     node.send(&bus, &records(2));
     bus.wait_for_counts("a", [2, 1, 0]);
     hub.stop();
+}
+
+/// A server that was killed after it stored acknowledgements and before it removed their messages.
+#[test]
+fn acknowledged_messages_left_in_the_stream_are_removed() {
+    let Some(mut bus) = Bus::new() else { return };
+    bus.start_hub().stop();
+    let seed = bus.enroll("a");
+    let node = Node::connect(&bus, "a", &seed, &bus.url()).unwrap();
+    node.send(&bus, &records(2));
+    assert_eq!(bus.waiting(), 1);
+    let messages = stream_directory(&bus.file("store")).join("msgs");
+    bus.kill_server();
+    let copied = bus.file("msgs");
+    copy_files(&messages, &copied);
+    bus.start_server();
+    let hub = bus.start_hub();
+    bus.wait_for_counts("a", [2, 0, 0]);
+    wait_until("an empty stream", || bus.waiting() == 0);
+    hub.stop();
+    bus.kill_server();
+    fs::remove_dir_all(&messages).unwrap();
+    copy_files(&copied, &messages);
+    bus.start_server();
+    assert_eq!(bus.waiting(), 1, "the server has the message again");
+    let hub = bus.start_hub();
+    hub.wait_for("nats-server kept messages that were acknowledged");
+    wait_until("an empty stream", || bus.waiting() == 0);
+    bus.wait_for_counts("a", [2, 2, 0]);
+    hub.stop();
+}
+
+/// Directory in which a server keeps the messages and the consumers of the stream.
+fn stream_directory(store: &Path) -> PathBuf {
+    let accounts = fs::read_dir(store.join("jetstream")).unwrap();
+    let mut streams = accounts.map(|account| account.unwrap().path().join("streams/DWELL"));
+    streams.find(|stream| stream.exists()).unwrap()
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
 }
 
 #[test]
