@@ -2,13 +2,13 @@
 
 mod on_devices;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use dwell_documents::{LabProgram, REPLAYS, Replay, ReplayCase, lines_of};
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_plan::{Estimate, Source, expand};
+use dwell_plan::{Estimate, Expansion, Source, expand};
 use dwell_report::Table;
 use dwell_report::model::{Claim, ClaimVerdict};
 use dwell_results::{amounts, judged_data};
@@ -75,14 +75,27 @@ pub(crate) struct Args {
     pub(super) data: DataArgs,
 }
 
-/// A case that was run.
+/// A case with its verdicts.
 struct JudgedCase {
     case: &'static ReplayCase,
-    /// Name of the run, or why the case was not run.
+    /// The run, or why the case was not run.
     outcome: Result<JudgedRun, NotRun>,
 }
 
-/// Why a case has no verdicts.
+impl JudgedCase {
+    /// The claims; those of a case that was not run have the verdict not-run.
+    fn claims(&self, short: bool) -> Result<Vec<Claim>, Failure> {
+        let reason = match &self.outcome {
+            Ok(run) => return Ok(run.claims.clone()),
+            Err(not_run) => &not_run.reason,
+        };
+        let expansion = expanded(self.case.plan(short).text)?;
+        let document = expansion.plan().claims.as_deref().unwrap_or_default();
+        Ok(dwell_documents::claims_not_run(document, reason))
+    }
+}
+
+/// Why a case was not run.
 struct NotRun {
     exit: Exit,
     reason: String,
@@ -133,9 +146,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if !judged.is_empty() {
         if args.json {
-            super::print(&format!("{:#}", object(args, replay, &judged)))?;
+            super::print(&format!("{:#}", object(args, replay, &judged)?))?;
         } else {
-            print(&mut terminal::stdout(), replay, &judged)?;
+            print(&mut terminal::stdout(), args, replay, &judged)?;
         }
     }
     match failure {
@@ -263,11 +276,15 @@ fn list(as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
+/// Expands the plan of a case.
+fn expanded(text: &str) -> Result<Expansion, Failure> {
+    let wrong = |error| Failure::usage(format!("{error}"));
+    expand(&Source::parse(text).map_err(wrong)?, 1).map_err(wrong)
+}
+
 /// Expected time of a plan.
 fn estimate(text: &str) -> Result<Estimate, Failure> {
-    let wrong = |error| Failure::usage(format!("{error}"));
-    let source = Source::parse(text).map_err(wrong)?;
-    Estimate::of_all(&expand(&source, 1).map_err(wrong)?).map_err(wrong)
+    Estimate::of_all(&expanded(text)?).map_err(|error| Failure::usage(format!("{error}")))
 }
 
 fn time_text(text: &str) -> Result<String, Failure> {
@@ -292,44 +309,52 @@ fn described(replay: &Replay) -> Result<Value, Failure> {
     }))
 }
 
-fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Value {
-    let case = |one: &JudgedCase| match &one.outcome {
-        Ok(run) => json!({
+fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Result<Value, Failure> {
+    let case = |one: &JudgedCase| -> Result<Value, Failure> {
+        let run = one.outcome.as_ref();
+        Ok(json!({
             "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
-            "run": run.run, "report": run.report, "claims": run.claims, "reason": null,
-        }),
-        Err(not_run) => json!({
-            "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
-            "run": null, "report": null, "claims": [], "reason": not_run.reason,
-        }),
+            "run": run.ok().map(|run| &run.run),
+            "report": run.ok().map(|run| &run.report),
+            "claims": one.claims(args.short)?,
+            "reason": run.err().map(|not_run| &not_run.reason),
+        }))
     };
-    json!({
+    Ok(json!({
         "schema": "dwell.replay/1",
         "replay": replay.name,
         "document": replay.cite,
         "form": if args.short { "short" } else { "full" },
-        "cases": judged.iter().map(case).collect::<Vec<_>>(),
+        "cases": judged.iter().map(case).collect::<Result<Vec<_>, _>>()?,
         "lines": lines_of(replay.line)
             .map(|line| json!({
                 "id": line.id, "what": line.what, "status": line.status.name(), "how": line.how,
             }))
             .collect::<Vec<_>>(),
-    })
+    }))
 }
 
-fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Result<()> {
+fn print(
+    out: &mut impl Write,
+    args: &Args,
+    replay: &Replay,
+    judged: &[JudgedCase],
+) -> Result<(), Failure> {
     writeln!(out, "{} ({})", replay.title, replay.cite)?;
     for one in judged {
         writeln!(out, "\n{}: {}", one.case.name, one.case.what)?;
+        let claims = one.claims(args.short)?;
         let run = match &one.outcome {
             Ok(run) => run,
             Err(not_run) => {
+                let ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
                 writeln!(out, "not run: {}", not_run.reason)?;
+                writeln!(out, "not judged: {}", ids.join(", "))?;
                 continue;
             }
         };
-        writeln!(out, "run {}, {}", run.run, counts(&run.claims))?;
-        for claim in &run.claims {
+        writeln!(out, "run {}, {}", run.run, counts(&claims))?;
+        for claim in &claims {
             let [found, ..] = claim.numbers();
             let against = claim.against();
             let (id, verdict) = (&claim.id, claim.verdict.words());
@@ -340,7 +365,7 @@ fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Re
     let rows = lines_of(replay.line)
         .map(|line| [line.id, line.status.name(), line.what, line.how].map(str::to_owned).to_vec());
     let heads = ["line", "in dwell", "document", "how"].map(str::to_owned).to_vec();
-    show::print_table(out, &Table { columns: heads, rows: rows.collect() })
+    Ok(show::print_table(out, &Table { columns: heads, rows: rows.collect() })?)
 }
 
 /// Number of claims by verdict.

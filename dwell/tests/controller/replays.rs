@@ -1,6 +1,7 @@
 //! `dwell replay`: experiments of the founding documents, repeated and judged.
 
 use dwell_documents::{LINES, REPLAYS, lines_of};
+use serde_json::Value;
 
 use crate::fixture::{DWELL, Sandbox, as_root, repository, stderr, stdout};
 use crate::schema::assert_matches_schema;
@@ -48,12 +49,29 @@ fn case_without_its_program_is_not_run_and_names_the_remedy() {
     // A copy of dwell beside which no other program lies.
     let dwell = sandbox.path("dwell");
     std::fs::copy(DWELL, &dwell).unwrap();
-    let mut command = std::process::Command::new(&dwell);
-    command.args(["replay", "relay-delay", "--short", "--case", "slow-board"]);
-    let output = command.env("DWELL_DATA", sandbox.data()).output().unwrap();
+    let run = |more: &[&str]| {
+        let mut command = std::process::Command::new(&dwell);
+        command.args(["replay", "relay-delay", "--short", "--case", "slow-board"]).args(more);
+        command.env("DWELL_DATA", sandbox.data()).output().unwrap()
+    };
+    let output = run(&[]);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(stderr(&output).contains("`make soft-aes` builds it"), "{output:?}");
-    assert!(stdout(&output).contains("not run"), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("not run") && text.contains("S0.19-translate, S0.20"), "{text}");
+
+    let output = run(&["--json"]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let replayed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_matches_schema("dwell.replay", &replayed);
+    let case = &replayed["cases"][0];
+    let claims = case["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 15);
+    for claim in claims {
+        assert_eq!(claim["verdict"], "not-run", "{claim:#}");
+        let reason = case["reason"].as_str().unwrap();
+        assert!(claim["text"].as_str().unwrap().ends_with(&format!("Not run: {reason}.")));
+    }
 }
 
 #[test]

@@ -175,6 +175,9 @@ pub(super) fn order(encrypt: &Evidence) -> Judgement {
 
 pub(super) fn rate(all: &Evidence) -> Judgement {
     let bare = all.bare();
+    if bare.is_empty() {
+        return nothing(&[&bare], "No relay was measured.");
+    }
     let Some(metric) = common_metric(PREFERRED_METRICS, &[&bare]) else {
         return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
