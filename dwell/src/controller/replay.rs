@@ -6,9 +6,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use dwell_documents::{LabProgram, REPLAYS, Replay, ReplayCase, lines_of};
+use dwell_documents::{LabProgram, REPLAYS, Replay, ReplayCase, ReplayPlan, lines_of};
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_plan::{Estimate, Expansion, Source, expand};
+use dwell_plan::{Expansion, Source, expand};
 use dwell_report::Table;
 use dwell_report::model::{Claim, ClaimVerdict};
 use dwell_results::{amounts, judged_data};
@@ -252,19 +252,19 @@ fn list_names() -> Result<Exit, Failure> {
 
 fn list(as_json: bool) -> Result<Exit, Failure> {
     if as_json {
-        let all: Vec<Value> = REPLAYS.iter().map(described).collect::<Result<_, Failure>>()?;
+        let all: Vec<Value> = REPLAYS.iter().map(described).collect();
         super::print(&format!("{:#}", json!({ "schema": "dwell.replays/1", "replays": all })))?;
         return Ok(Exit::Measured);
     }
     let mut rows = Vec::new();
     for replay in REPLAYS {
         for case in replay.cases {
-            let [short, full] = [true, false].map(|short| case.plan(short).text);
+            let [short, full] = [case.short, case.full].map(|plan| amounts::time(plan.time));
             rows.push(vec![
                 replay.name.to_owned(),
                 case.name.to_owned(),
-                time_text(short)?,
-                time_text(full)?,
+                short,
+                full,
                 case.needs.unwrap_or("-").to_owned(),
                 format!("{}: {}", replay.cite, case.what),
             ]);
@@ -282,31 +282,19 @@ fn expanded(text: &str) -> Result<Expansion, Failure> {
     expand(&Source::parse(text).map_err(wrong)?, 1).map_err(wrong)
 }
 
-/// Expected time of a plan.
-fn estimate(text: &str) -> Result<Estimate, Failure> {
-    Estimate::of_all(&expanded(text)?).map_err(|error| Failure::usage(format!("{error}")))
-}
-
-fn time_text(text: &str) -> Result<String, Failure> {
-    let of = estimate(text)?;
-    Ok(format!("{}{}", if of.at_least { "at least " } else { "" }, amounts::time(of.time)))
-}
-
-fn described(replay: &Replay) -> Result<Value, Failure> {
-    let case = |case: &ReplayCase| -> Result<Value, Failure> {
-        let [short, full] = [true, false].map(|short| case.plan(short));
-        Ok(json!({
+fn described(replay: &Replay) -> Value {
+    let plan = |plan: ReplayPlan| json!({ "plan": plan.file, "time_ns": plan.time.0 });
+    let case = |case: &ReplayCase| {
+        json!({
             "case": case.name,
             "what": case.what,
-            "short": { "plan": short.file, "time_ns": estimate(short.text)?.time.0 },
-            "full": { "plan": full.file, "time_ns": estimate(full.text)?.time.0 },
+            "short": plan(case.short),
+            "full": plan(case.full),
             "needs": case.needs,
-        }))
+        })
     };
-    let cases: Vec<Value> = replay.cases.iter().map(case).collect::<Result<_, _>>()?;
-    Ok(json!({
-        "replay": replay.name, "document": replay.cite, "title": replay.title, "cases": cases,
-    }))
+    let cases: Vec<Value> = replay.cases.iter().map(case).collect();
+    json!({ "replay": replay.name, "document": replay.cite, "title": replay.title, "cases": cases })
 }
 
 fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Result<Value, Failure> {
@@ -381,6 +369,9 @@ fn counts(claims: &[Claim]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_plan::Estimate;
+    use dwell_protocol::NodePreset;
+
     use super::*;
 
     #[test]
@@ -392,6 +383,35 @@ mod tests {
             let expansion = expansion.unwrap_or_else(|error| panic!("{}: {error}", plan.file));
             let claims = expansion.plan().claims.as_deref();
             assert!(claims.and_then(dwell_documents::find).is_some(), "{}: {claims:?}", plan.file);
+        }
+    }
+
+    #[test]
+    fn stated_times_agree_with_the_estimates_of_plans() {
+        for case in REPLAYS.iter().flat_map(|replay| replay.cases) {
+            assert!(case.full.time > case.short.time, "{}", case.short.file);
+            for plan in [case.full, case.short] {
+                let expansion = expanded(plan.text).unwrap();
+                let least = Estimate::of_all(&expansion).unwrap();
+                let [stated, estimated] = [plan.time, least.time].map(|time| time.0 as f64);
+                assert!(stated > 0.9 * estimated, "{}: {stated} {estimated}", plan.file);
+                if least.at_least {
+                    // 50 to 300 us per round trip.
+                    let each = stated / least.probes.unwrap() as f64;
+                    assert!((50e3..300e3).contains(&each), "{}: {each}", plan.file);
+                } else if !least.at_most {
+                    assert!(stated < 2.0 * estimated, "{}: {stated} {estimated}", plan.file);
+                }
+                // The simulated Arduino is so slow that its trials last as long as they may.
+                let slow = (0..expansion.cells().len() as u32).filter_map(|cell| {
+                    let cell = expansion.plan_of(cell).unwrap();
+                    let is_slow = cell.node_sim.as_ref()?.like != NodePreset::Clean;
+                    let time = cell.measurement.ping()?.parameters.duration?;
+                    is_slow.then_some(time.0 * i64::from(cell.trials.repetitions))
+                });
+                let slow: i64 = slow.sum();
+                assert!(plan.time.0 > slow, "{}: {slow}", plan.file);
+            }
         }
     }
 

@@ -17,6 +17,9 @@ fn list_of_replays_has_their_cost() {
     assert_eq!(names.lines().collect::<Vec<_>>(), known);
     let text = stdout(&sandbox.dwell(&["replay", "--list"]));
     assert!(known.iter().all(|name| text.contains(name)), "{text}");
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("microcontroller").contains("6 min") && row("microcontroller").contains("40 min"));
+    assert!(row("round-trip").contains("90s") && row("round-trip").contains("4 min"), "{text}");
     assert!(!sandbox.data().exists(), "a list creates no directory");
 }
 
