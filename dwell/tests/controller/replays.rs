@@ -1,6 +1,8 @@
 //! `dwell replay`: experiments of the founding documents, repeated and judged.
 
-use dwell_documents::{LINES, REPLAYS, lines_of};
+use std::collections::BTreeSet;
+
+use dwell_documents::{LINES, REPLAYS, claims_not_run, lines_of};
 use serde_json::Value;
 
 use crate::fixture::{DWELL, Sandbox, as_root, repository, stderr, stdout};
@@ -43,6 +45,43 @@ fn replay_is_stored_and_judged_like_any_run() {
     assert!(page.contains("S1.8-log"));
     let lines = replayed["lines"].as_array().unwrap();
     assert_eq!(lines.len(), lines_of("S1").count());
+    sandbox.assert_no_leftovers();
+}
+
+#[test]
+fn replays_judge_every_claim_of_the_documents() {
+    if !as_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    // Lines of each document, and those that are claims.
+    let miya: Vec<String> = (18..=27).map(|line| format!("S0.{line}")).collect();
+    let miya: Vec<&str> = miya.iter().map(String::as_str).collect();
+    for (name, document, lines, claims, more) in [
+        ("relay-delay", "S0", 27, &miya[..], "flow.duration=100ms"),
+        ("stable-ping", "S1", 8, &["S1.8"], "ping.count=20"),
+        ("send-accuracy", "S2", 9, &["S2.6", "S2.8"], "pace.repeat=1"),
+        ("microcontroller", "S3", 5, &["S3.4", "S3.5"], "ping.duration=100ms"),
+        ("round-trip", "S4", 5, &["S4.4"], "trials.repetitions=1"),
+    ] {
+        // The rule ends the run after its first trials.
+        let short =
+            ["--set", more, "--set", "stop.time=200ms", "--set", "trials.seed=7", "--quiet"];
+        let replayed = sandbox.json(&[&["replay", name, "--short"][..], &short].concat());
+        let ids = |of: &Value| -> Vec<String> {
+            let all = of.as_array().unwrap().iter();
+            all.map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+        };
+        let expected: Vec<_> = (1..=lines).map(|line| format!("{document}.{line}")).collect();
+        assert_eq!(ids(&replayed["lines"]), expected, "{name}");
+        for case in replayed["cases"].as_array().unwrap() {
+            let judged = ids(&case["claims"]);
+            let line = |id: &String| id.split('-').next().unwrap().to_owned();
+            let judged: BTreeSet<_> = judged.iter().map(line).collect();
+            let claims: BTreeSet<_> = claims.iter().map(|line| (*line).to_owned()).collect();
+            assert_eq!(judged, claims, "{name}: {case:#}");
+        }
+    }
     sandbox.assert_no_leftovers();
 }
 
@@ -99,5 +138,17 @@ fn page_of_the_founding_documents_has_every_line() {
         let how = line.how.replace('|', "\\|");
         let row = format!("| {} | {} | {} | {how} |", line.id, line.what, line.status.name());
         assert!(page.contains(&row), "the page lacks or differs in: {row}");
+    }
+}
+
+#[test]
+fn page_of_the_founding_documents_has_every_claim() {
+    let page = std::fs::read_to_string(repository("docs/founding-documents.md")).unwrap();
+    for name in ["miya-2020", "ramstetter", "mok-2015", "chung-2021", "roedlach-vock"] {
+        let claims = claims_not_run(name, "");
+        assert!(!claims.is_empty(), "{name}");
+        for claim in claims.iter().filter(|claim| !claim.id.ends_with("-arduino")) {
+            assert!(page.contains(&format!("| `{}` ", claim.id)), "{}", claim.id);
+        }
     }
 }
