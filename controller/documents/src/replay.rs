@@ -88,7 +88,8 @@ pub const REPLAYS: &[Replay] = &[
             },
             ReplayCase {
                 name: "slow-board",
-                what: "nearer to a Pi Zero: AES without CPU instructions, and a tenth of a processor",
+                what: "nearer to a Pi Zero: AES without CPU instructions, and a relay that may run for 10 of every \
+                       100 ms, which slows no single packet",
                 full: plan!("relay-delay-board.toml", 36 * HOUR),
                 short: plan!("relay-delay-board-short.toml", 7 * MINUTE),
                 program: LabProgram::SoftAes,
