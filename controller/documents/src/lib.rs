@@ -16,7 +16,7 @@ mod ramstetter;
 mod replay;
 mod roedlach_vock;
 
-use dwell_report::model::{JudgedClaims, Published, PublishedSender, RunData};
+use dwell_report::model::{Claim, JudgedClaims, Published, PublishedSender, RunData};
 
 pub use self::lines::{LINES, Line, Status, lines_of};
 pub use self::replay::{LabProgram, REPLAYS, Replay, ReplayCase, ReplayPlan};
@@ -61,6 +61,14 @@ pub fn judge_claims(run: &RunData, name: &str) -> Option<JudgedClaims> {
     find(name)?.judge.map(|judge| judge(run))
 }
 
+/// Claims of a document, by its name in plans, for an experiment that was not run. Empty for an unknown
+/// document.
+pub fn claims_not_run(name: &str, reason: &str) -> Vec<Claim> {
+    let claims = judge_claims(&RunData::default(), name).map_or_else(Vec::new, |all| all.claims);
+    let found = format!("Not run: {reason}.");
+    claims.into_iter().map(|claim| Claim { found: found.clone(), ..claim }).collect()
+}
+
 /// Returns the values of all documents that apply to a run.
 pub fn published(run: &RunData) -> Published {
     let mut all = Published::default();
@@ -89,7 +97,26 @@ fn claim_limits() -> Vec<(&'static str, judgement::Limit)> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_report::model::ClaimVerdict;
+
     use super::*;
+
+    #[test]
+    fn experiment_that_was_not_run_has_every_claim() {
+        let mut ids = Vec::new();
+        for document in with_claims() {
+            for claim in claims_not_run(document.name, "no board") {
+                assert_eq!(claim.verdict, ClaimVerdict::NotRun, "{}", claim.id);
+                assert_eq!(claim.value, None, "{}", claim.id);
+                assert_eq!(claim.found, "Not run: no board.", "{}", claim.id);
+                ids.push(claim.id);
+            }
+        }
+        let missing: Vec<&str> = claim_limits().into_iter().map(|(id, _)| id).collect();
+        let missing: Vec<_> = missing.iter().filter(|id| !ids.iter().any(|it| it == *id)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        assert_eq!(claims_not_run("other", "no board"), Vec::new());
+    }
 
     #[test]
     fn documents_are_found_by_name_and_alias() {

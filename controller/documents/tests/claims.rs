@@ -318,6 +318,37 @@ fn true_false_and_undecidable_claims_are_judged() {
 }
 
 #[test]
+fn relay_claims_name_the_delay_without_load() {
+    // Programs take three times as long under load.
+    let level = |mode: &str, stressed| match (mode, stressed) {
+        ("route", _) => 80e3,
+        (_, true) => 4.8e6,
+        (_, false) => 1.6e6,
+    };
+    let run = varied(&cells(), 3, 0.01, 11, level);
+    let idle = |id: &str| {
+        let text = verdict(&run, id).text();
+        let found = text.split_once(" Without load: ").unwrap_or_else(|| panic!("{id}: {text}")).1;
+        found.split(" ns per byte").next().unwrap().to_owned()
+    };
+    let first = |id: &str| -> f64 {
+        let text = idle(id);
+        let digits = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap();
+        digits.parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    assert!((19.0..21.0).contains(&first("S0.18")), "{}", idle("S0.18"));
+    assert!((1.48..1.56).contains(&first("S0.23")), "{}", idle("S0.23"));
+    assert!((1.57..1.63).contains(&first("S0.22-order")), "{}", idle("S0.22-order"));
+
+    let mut bare = run;
+    bare.trials.retain(|trial| trial.parameters["load"] == "none");
+    for id in ["S0.18", "S0.22-order", "S0.23"] {
+        let text = verdict(&bare, id).text();
+        assert!(!text.contains("Without load"), "{id}: {text}");
+    }
+}
+
+#[test]
 fn equal_runs_give_few_false_claims() {
     let base = cells();
     for (repetitions, spread) in [(2, 0.15), (3, 0.15), (3, 0.6)] {

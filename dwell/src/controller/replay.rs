@@ -2,13 +2,13 @@
 
 mod on_devices;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use dwell_documents::{LabProgram, REPLAYS, Replay, ReplayCase, lines_of};
+use dwell_documents::{LabProgram, REPLAYS, Replay, ReplayCase, ReplayPlan, lines_of};
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_plan::{Estimate, Source, expand};
+use dwell_plan::{Expansion, Source, expand};
 use dwell_report::Table;
 use dwell_report::model::{Claim, ClaimVerdict};
 use dwell_results::{amounts, judged_data};
@@ -75,14 +75,27 @@ pub(crate) struct Args {
     pub(super) data: DataArgs,
 }
 
-/// A case that was run.
+/// A case with its verdicts.
 struct JudgedCase {
     case: &'static ReplayCase,
-    /// Name of the run, or why the case was not run.
+    /// The run, or why the case was not run.
     outcome: Result<JudgedRun, NotRun>,
 }
 
-/// Why a case has no verdicts.
+impl JudgedCase {
+    /// The claims; those of a case that was not run have the verdict not-run.
+    fn claims(&self, short: bool) -> Result<Vec<Claim>, Failure> {
+        let reason = match &self.outcome {
+            Ok(run) => return Ok(run.claims.clone()),
+            Err(not_run) => &not_run.reason,
+        };
+        let expansion = expanded(self.case.plan(short).text)?;
+        let document = expansion.plan().claims.as_deref().unwrap_or_default();
+        Ok(dwell_documents::claims_not_run(document, reason))
+    }
+}
+
+/// Why a case was not run.
 struct NotRun {
     exit: Exit,
     reason: String,
@@ -133,9 +146,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if !judged.is_empty() {
         if args.json {
-            super::print(&format!("{:#}", object(args, replay, &judged)))?;
+            super::print(&format!("{:#}", object(args, replay, &judged)?))?;
         } else {
-            print(&mut terminal::stdout(), replay, &judged)?;
+            print(&mut terminal::stdout(), args, replay, &judged)?;
         }
     }
     match failure {
@@ -198,15 +211,15 @@ fn run_case(args: &Args, case: &'static ReplayCase) -> Result<Result<JudgedRun, 
     run_args.lab_program = lab_program;
     run_args.quiet = args.quiet;
     let (exit, run) = run::run_text(&run_args, &text)?;
-    let Some(run) = run.filter(|_| exit == Exit::Measured) else {
-        let reason = match exit {
-            Exit::Interrupted => "interrupted",
-            _ => "no trial was measured",
-        };
-        return Ok(Err(NotRun { exit, reason: reason.to_owned() }));
+    let Some(run) = run.filter(|_| exit != Exit::Interrupted) else {
+        return Ok(Err(NotRun { exit, reason: "interrupted".to_owned() }));
     };
     let store = args.data.open_to_read()?;
     let row = find(&store, &run)?;
+    // A rule of the plan may end it early; what was measured is judged.
+    if row.trials_finished == 0 {
+        return Ok(Err(NotRun { exit, reason: "no trial was measured".to_owned() }));
+    }
     let data = judged_data(&store, &row, true, &say_problem)?;
     let folder = args.output.as_deref().unwrap_or(store.dir());
     let report = folder.join(format!("{run}.html"));
@@ -239,19 +252,19 @@ fn list_names() -> Result<Exit, Failure> {
 
 fn list(as_json: bool) -> Result<Exit, Failure> {
     if as_json {
-        let all: Vec<Value> = REPLAYS.iter().map(described).collect::<Result<_, Failure>>()?;
+        let all: Vec<Value> = REPLAYS.iter().map(described).collect();
         super::print(&format!("{:#}", json!({ "schema": "dwell.replays/1", "replays": all })))?;
         return Ok(Exit::Measured);
     }
     let mut rows = Vec::new();
     for replay in REPLAYS {
         for case in replay.cases {
-            let [short, full] = [true, false].map(|short| case.plan(short).text);
+            let [short, full] = [case.short, case.full].map(|plan| amounts::time(plan.time));
             rows.push(vec![
                 replay.name.to_owned(),
                 case.name.to_owned(),
-                time_text(short)?,
-                time_text(full)?,
+                short,
+                full,
                 case.needs.unwrap_or("-").to_owned(),
                 format!("{}: {}", replay.cite, case.what),
             ]);
@@ -263,73 +276,73 @@ fn list(as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// Expected time of a plan.
-fn estimate(text: &str) -> Result<Estimate, Failure> {
+/// Expands the plan of a case.
+fn expanded(text: &str) -> Result<Expansion, Failure> {
     let wrong = |error| Failure::usage(format!("{error}"));
-    let source = Source::parse(text).map_err(wrong)?;
-    Estimate::of_all(&expand(&source, 1).map_err(wrong)?).map_err(wrong)
+    expand(&Source::parse(text).map_err(wrong)?, 1).map_err(wrong)
 }
 
-fn time_text(text: &str) -> Result<String, Failure> {
-    let of = estimate(text)?;
-    Ok(format!("{}{}", if of.at_least { "at least " } else { "" }, amounts::time(of.time)))
-}
-
-fn described(replay: &Replay) -> Result<Value, Failure> {
-    let case = |case: &ReplayCase| -> Result<Value, Failure> {
-        let [short, full] = [true, false].map(|short| case.plan(short));
-        Ok(json!({
+fn described(replay: &Replay) -> Value {
+    let plan = |plan: ReplayPlan| json!({ "plan": plan.file, "time_ns": plan.time.0 });
+    let case = |case: &ReplayCase| {
+        json!({
             "case": case.name,
             "what": case.what,
-            "short": { "plan": short.file, "time_ns": estimate(short.text)?.time.0 },
-            "full": { "plan": full.file, "time_ns": estimate(full.text)?.time.0 },
+            "short": plan(case.short),
+            "full": plan(case.full),
             "needs": case.needs,
-        }))
+        })
     };
-    let cases: Vec<Value> = replay.cases.iter().map(case).collect::<Result<_, _>>()?;
-    Ok(json!({
-        "replay": replay.name, "document": replay.cite, "title": replay.title, "cases": cases,
-    }))
+    let cases: Vec<Value> = replay.cases.iter().map(case).collect();
+    json!({ "replay": replay.name, "document": replay.cite, "title": replay.title, "cases": cases })
 }
 
-fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Value {
-    let case = |one: &JudgedCase| match &one.outcome {
-        Ok(run) => json!({
+fn object(args: &Args, replay: &Replay, judged: &[JudgedCase]) -> Result<Value, Failure> {
+    let case = |one: &JudgedCase| -> Result<Value, Failure> {
+        let run = one.outcome.as_ref();
+        Ok(json!({
             "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
-            "run": run.run, "report": run.report, "claims": run.claims, "reason": null,
-        }),
-        Err(not_run) => json!({
-            "case": one.case.name, "what": one.case.what, "plan": one.case.plan(args.short).file,
-            "run": null, "report": null, "claims": [], "reason": not_run.reason,
-        }),
+            "run": run.ok().map(|run| &run.run),
+            "report": run.ok().map(|run| &run.report),
+            "claims": one.claims(args.short)?,
+            "reason": run.err().map(|not_run| &not_run.reason),
+        }))
     };
-    json!({
+    Ok(json!({
         "schema": "dwell.replay/1",
         "replay": replay.name,
         "document": replay.cite,
         "form": if args.short { "short" } else { "full" },
-        "cases": judged.iter().map(case).collect::<Vec<_>>(),
+        "cases": judged.iter().map(case).collect::<Result<Vec<_>, _>>()?,
         "lines": lines_of(replay.line)
             .map(|line| json!({
                 "id": line.id, "what": line.what, "status": line.status.name(), "how": line.how,
             }))
             .collect::<Vec<_>>(),
-    })
+    }))
 }
 
-fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Result<()> {
+fn print(
+    out: &mut impl Write,
+    args: &Args,
+    replay: &Replay,
+    judged: &[JudgedCase],
+) -> Result<(), Failure> {
     writeln!(out, "{} ({})", replay.title, replay.cite)?;
     for one in judged {
         writeln!(out, "\n{}: {}", one.case.name, one.case.what)?;
+        let claims = one.claims(args.short)?;
         let run = match &one.outcome {
             Ok(run) => run,
             Err(not_run) => {
+                let ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
                 writeln!(out, "not run: {}", not_run.reason)?;
+                writeln!(out, "not judged: {}", ids.join(", "))?;
                 continue;
             }
         };
-        writeln!(out, "run {}, {}", run.run, counts(&run.claims))?;
-        for claim in &run.claims {
+        writeln!(out, "run {}, {}", run.run, counts(&claims))?;
+        for claim in &claims {
             let [found, ..] = claim.numbers();
             let against = claim.against();
             let (id, verdict) = (&claim.id, claim.verdict.words());
@@ -340,7 +353,7 @@ fn print(out: &mut impl Write, replay: &Replay, judged: &[JudgedCase]) -> io::Re
     let rows = lines_of(replay.line)
         .map(|line| [line.id, line.status.name(), line.what, line.how].map(str::to_owned).to_vec());
     let heads = ["line", "in dwell", "document", "how"].map(str::to_owned).to_vec();
-    show::print_table(out, &Table { columns: heads, rows: rows.collect() })
+    Ok(show::print_table(out, &Table { columns: heads, rows: rows.collect() })?)
 }
 
 /// Number of claims by verdict.
@@ -356,6 +369,9 @@ fn counts(claims: &[Claim]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_plan::Estimate;
+    use dwell_protocol::NodePreset;
+
     use super::*;
 
     #[test]
@@ -367,6 +383,35 @@ mod tests {
             let expansion = expansion.unwrap_or_else(|error| panic!("{}: {error}", plan.file));
             let claims = expansion.plan().claims.as_deref();
             assert!(claims.and_then(dwell_documents::find).is_some(), "{}: {claims:?}", plan.file);
+        }
+    }
+
+    #[test]
+    fn stated_times_agree_with_the_estimates_of_plans() {
+        for case in REPLAYS.iter().flat_map(|replay| replay.cases) {
+            assert!(case.full.time > case.short.time, "{}", case.short.file);
+            for plan in [case.full, case.short] {
+                let expansion = expanded(plan.text).unwrap();
+                let least = Estimate::of_all(&expansion).unwrap();
+                let [stated, estimated] = [plan.time, least.time].map(|time| time.0 as f64);
+                assert!(stated > 0.9 * estimated, "{}: {stated} {estimated}", plan.file);
+                if least.at_least {
+                    // 50 to 300 us per round trip.
+                    let each = stated / least.probes.unwrap() as f64;
+                    assert!((50e3..300e3).contains(&each), "{}: {each}", plan.file);
+                } else if !least.at_most {
+                    assert!(stated < 2.0 * estimated, "{}: {stated} {estimated}", plan.file);
+                }
+                // The simulated Arduino is so slow that its trials last as long as they may.
+                let slow = (0..expansion.cells().len() as u32).filter_map(|cell| {
+                    let cell = expansion.plan_of(cell).unwrap();
+                    let is_slow = cell.node_sim.as_ref()?.like != NodePreset::Clean;
+                    let time = cell.measurement.ping()?.parameters.duration?;
+                    is_slow.then_some(time.0 * i64::from(cell.trials.repetitions))
+                });
+                let slow: i64 = slow.sum();
+                assert!(plan.time.0 > slow, "{}: {slow}", plan.file);
+            }
         }
     }
 

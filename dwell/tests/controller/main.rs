@@ -28,6 +28,7 @@ mod rootless;
 mod samples;
 mod schema;
 mod schemas;
+mod shipped_plans;
 mod spikes;
 mod usage_errors;
 mod verdicts;

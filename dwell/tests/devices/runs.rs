@@ -49,6 +49,23 @@ fn run_on_devices_has_the_results_of_a_lab() {
 }
 
 #[test]
+fn replay_runs_on_devices_and_judges_the_claims() {
+    let Some(lab) = DeviceLab::new(2) else { return };
+    let short = ["--set", "stop.time=200ms", "--set", "trials.seed=7", "--quiet"];
+    let command = ["replay", "round-trip", "--short", "--on", "n1=d1,n2=d2"];
+    let replayed = lab.json(&[&command[..], &short].concat());
+    let case = &replayed["cases"][0];
+    assert_eq!(case["reason"], Value::Null, "{case:#}");
+    assert_eq!(case["claims"].as_array().unwrap().len(), 7);
+    let shown = lab.json(&["show", case["run"].as_str().unwrap()]);
+    let finished = |trial: &&Value| trial["state"] == "finished";
+    let trial = shown["trials"].as_array().unwrap().iter().find(finished).unwrap();
+    let [sent, received] = ["sent", "received"].map(|of| trial["packets"][of].as_u64().unwrap());
+    assert!(sent >= 3_000 && received == sent, "{trial:#}");
+    lab.assert_all_idle();
+}
+
+#[test]
 fn several_roles_are_bound_by_repeated_options() {
     let stand_in = StandIn::new();
     for name in ["local1", "local2"] {

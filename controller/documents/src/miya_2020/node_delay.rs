@@ -9,7 +9,7 @@ use super::{
     ERROR_PROBABILITY, MAX_FLAT_RATIO, MIN_LINEAR_R2, PREFERRED_METRICS, common_metric,
     explanation, p95,
 };
-use crate::evidence::{Bound, Evidence, requested_load};
+use crate::evidence::{Bound, Evidence, Line, requested_load};
 use crate::judgement::{Judgement, between, nothing};
 use crate::published::of_claim;
 
@@ -32,6 +32,15 @@ fn modes<'a>(
 
 const NO_COMMON_CELLS: &str = "Here: no combination of parameters has enough samples of both.";
 
+/// Sentence about the trials without load, where the verdict is on others as well; otherwise empty. Cases
+/// without loads are comparable with these trials only.
+fn idle_sentence(trials: &[&Evidence], found: impl Fn() -> Option<String>) -> String {
+    let has_load = trials.iter().any(|all| all.idle().trials.len() < all.trials.len());
+    found()
+        .filter(|_| has_load)
+        .map_or_else(String::new, |words| format!(" Without load: {words}."))
+}
+
 pub(super) fn crossing(route: &Evidence, translate: &Evidence) -> Judgement {
     let (kernel, program, metric) = match modes(route, translate) {
         Ok(modes) => modes,
@@ -49,6 +58,13 @@ pub(super) fn crossing(route: &Evidence, translate: &Evidence) -> Judgement {
         delay(ratio.from),
         metric::words(metric)
     );
+    let idle = || {
+        let kernel = kernel.idle();
+        let ratio = program.idle().ratio_to(&kernel, RELAY, p95(metric), ERROR_PROBABILITY)?;
+        let factor = three_digits(ratio.factor.value);
+        Some(format!("{factor}x: {} against {}", delay(ratio.to), delay(ratio.from)))
+    };
+    let words = words + &idle_sentence(&[&kernel, &program], idle);
     Judgement::new(factor.at_least(of_claim("S0.18")), factor.value, words)
         .with_bound(factor, &[&kernel, &program])
         .with_explanation(|| explanation::wait(&program))
@@ -68,6 +84,12 @@ pub(super) fn cost(route: &Evidence, translate: &Evidence) -> Judgement {
         between(more, delay),
         metric::words(metric)
     );
+    let idle = || {
+        let kernel = kernel.idle();
+        let more = program.idle().difference_to(&kernel, RELAY, p95(metric), ERROR_PROBABILITY)?;
+        Some(format!("{} more{}", delay(more.value), between(more, delay)))
+    };
+    let words = words + &idle_sentence(&[&kernel, &program], idle);
     Judgement::new(more.at_least(of_claim("S0.23")), more.value, words)
         .with_bound(more, &[&kernel, &program])
         .with_explanation(|| explanation::wait(&program))
@@ -118,25 +140,36 @@ pub(super) fn linear(encrypt: &Evidence) -> Judgement {
     };
     let slope = line.fit.slope;
     let r2 = explained(line.fit.r_squared.unwrap_or(0.0), line.free);
-    let words = format!(
-        "Here: {} + {} ns per byte (interval {} to {}), R2 = {}{} ({}, 95th percentile).",
-        delay(line.fit.intercept.value),
-        three_digits(slope.value),
-        three_digits(slope.interval.low),
-        three_digits(slope.interval.high),
-        three_digits(r2.value),
-        between(r2, three_digits),
-        metric::words(metric)
-    );
+    let words = format!("Here: {} ({}, 95th percentile).", fit_words(&line), metric::words(metric));
     let rises = Bound { value: slope.value, low: slope.interval.low, high: slope.interval.high };
     let verdict = match (rises.at_least(f64::MIN_POSITIVE), r2.at_least(MIN_LINEAR_R2)) {
         (ClaimVerdict::Pass, verdict) => verdict,
         (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
+    let idle = || {
+        let line = bare.idle().line("payload_bytes", p95(metric), ERROR_PROBABILITY)?;
+        Some(fit_words(&line))
+    };
+    let words = words + &idle_sentence(&[&bare], idle);
     Judgement::new(verdict, r2.value, words)
         .with_bound(r2, &[&bare])
         .with_explanation(|| explanation::per_byte(&bare, metric))
+}
+
+/// A line through node delays with its intervals.
+fn fit_words(line: &Line) -> String {
+    let slope = line.fit.slope;
+    let r2 = explained(line.fit.r_squared.unwrap_or(0.0), line.free);
+    format!(
+        "{} + {} ns per byte (interval {} to {}), R2 = {}{}",
+        delay(line.fit.intercept.value),
+        three_digits(slope.value),
+        three_digits(slope.interval.low),
+        three_digits(slope.interval.high),
+        three_digits(r2.value),
+        between(r2, three_digits)
+    )
 }
 
 /// R2 with bounds of three standard errors of Fisher's z of the correlation.
@@ -168,6 +201,11 @@ pub(super) fn order(encrypt: &Evidence) -> Judgement {
         between(level, delay),
         metric::words(metric)
     );
+    let idle = || {
+        let level = bare.idle().level(p95(metric), ERROR_PROBABILITY)?;
+        Some(format!("{}{}", delay(level.value), between(level, delay)))
+    };
+    let words = words + &idle_sentence(&[&bare], idle);
     Judgement::new(level.at_least(1e6), level.value, words)
         .with_bound(level, &[&bare])
         .with_explanation(|| explanation::parts(&bare))
@@ -175,6 +213,9 @@ pub(super) fn order(encrypt: &Evidence) -> Judgement {
 
 pub(super) fn rate(all: &Evidence) -> Judgement {
     let bare = all.bare();
+    if bare.is_empty() {
+        return nothing(&[&bare], "No relay was measured.");
+    }
     let Some(metric) = common_metric(PREFERRED_METRICS, &[&bare]) else {
         return Judgement::cannot_tell("Here: the node has no timestamps.");
     };

@@ -14,8 +14,8 @@ use crate::model::host::HostData;
 use crate::model::plan::RunPlan;
 use crate::model::published::Published;
 
-/// A run.
-#[derive(Clone, Debug)]
+/// A run. The default has no trials.
+#[derive(Clone, Debug, Default)]
 pub struct RunData {
     /// Id, such as `20261121-1`.
     pub id: String,
