@@ -32,6 +32,7 @@ mod run_names;
 mod scan;
 mod signed;
 mod stage;
+mod stored_version;
 mod views;
 
 pub use catalogue::Store;
@@ -50,3 +51,4 @@ pub use run::{
     BoundDevice, Counts, NewRun, NewTrial, Role, RunFilter, RunKind, RunNode, RunRow, RunState,
     TrialRow,
 };
+pub use stored_version::stored_version;

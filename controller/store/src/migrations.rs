@@ -1,13 +1,12 @@
 //! Migrations of the catalogue. Each leads from the previous version to its own. An older catalogue
 //! is copied before it is migrated.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
 use crate::error::StoreError;
+use crate::stored_version::stored_version;
 
 /// `dwll`; lets `file` and other tools identify the database.
 const APPLICATION_ID: i64 = 0x6477_6c6c;
@@ -21,24 +20,9 @@ const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/5.sql"),
 ];
 
-/// Refuses a catalogue of a newer dwell before SQLite opens it, which may write to it. Only the
-/// version in the file header is read; other damage is detected later.
+/// Refuses a catalogue of a newer dwell before SQLite opens it for writing.
 pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
-    // https://sqlite.org/fileformat2.html, 1.3: the user version, big-endian, at offset 60.
-    const MAGIC: &[u8] = b"SQLite format 3\0";
-    let mut header = [0; 64];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    match read {
-        Ok(()) if header.starts_with(MAGIC) => {
-            let found = u32::from_be_bytes([header[60], header[61], header[62], header[63]]);
-            check_version(found, MIGRATIONS.len() as u32, path)
-        }
-        Ok(()) => Ok(()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
-            Ok(())
-        }
-        Err(error) => Err(StoreError::file("read", path)(error)),
-    }
+    stored_version(path).map_or(Ok(()), |found| check_version(found, MIGRATIONS.len() as u32, path))
 }
 
 /// Refuses a catalogue that needs a migration.

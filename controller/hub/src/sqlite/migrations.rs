@@ -1,10 +1,9 @@
 //! Migrations of an SQLite file, with a copy of the older one. The caller holds the lock of the directory.
 
-use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use dwell_store::stored_version;
+use rusqlite::{Connection, ErrorCode};
 
 use crate::error::HubError;
 use crate::migrations::{self, pending};
@@ -21,32 +20,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ];
 
 /// Refuses the database of a newer dwell before SQLite opens it for writing.
-///
-/// SQLite reads the file, because this process may have the database open: close(2) of another descriptor
-/// removes the locks of the process, fcntl(2). A backup by another program would then take the log away
-/// from a hub that uses it.
 pub(super) fn refuse_newer(path: &Path) -> Result<(), HubError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    // Neither locks nor recovers the database, so the file stays as it is.
-    let opened = Connection::open_with_flags(immutable_uri(path), flags);
-    // A file that is missing or damaged is reported when it is opened for use.
-    match opened.and_then(|db| version(&db)) {
-        Ok(found) => migrations::refuse_newer(found, MIGRATIONS.len() as u32, &place(path)),
-        Err(_) => Ok(()),
-    }
-}
-
-/// Returns the URI of a database that is only read, <https://sqlite.org/uri.html>.
-fn immutable_uri(path: &Path) -> String {
-    let mut uri = "file:".to_owned();
-    for byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) {
-            uri.push(char::from(*byte));
-        } else {
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri + "?immutable=1"
+    let refuse = |found| migrations::refuse_newer(found, MIGRATIONS.len() as u32, &place(path));
+    stored_version(path).map_or(Ok(()), refuse)
 }
 
 fn place(path: &Path) -> String {
