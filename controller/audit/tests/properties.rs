@@ -1,0 +1,98 @@
+//! Ticks, clusters and steps of clocks are found also in short and unusual tables.
+
+use dwell_audit::{Finding, Report, audit_tables, read};
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const SEED: u64 = 290_129;
+
+fn rng(stream: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(SEED + stream)
+}
+
+fn audit(text: &str) -> Report {
+    let mut table = read(text.as_bytes(), "table.csv", &[]).unwrap();
+    table.name = "table".to_owned();
+    audit_tables("table.csv", &[table], true)
+}
+
+fn of<'r>(report: &'r Report, code: &str) -> Vec<&'r Finding> {
+    report.findings.iter().filter(|finding| finding.code == code).collect()
+}
+
+fn latencies(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
+    values
+        .into_iter()
+        .fold("latency_ms\n".to_owned(), |text, value| format!("{text}{value:.decimals$}\n"))
+}
+
+/// `counts` values around each of the `middles`, in random order.
+fn clusters(middles: &[(f64, usize)]) -> String {
+    let mut rng = rng(1);
+    let mut values: Vec<(u64, f64)> = Vec::new();
+    for (middle, count) in middles {
+        for _ in 0..*count {
+            values.push((rng.random(), middle + 6.0 * rng.random::<f64>()));
+        }
+    }
+    values.sort_by_key(|(order, _)| *order);
+    latencies(values.into_iter().map(|(_, value)| value), 1)
+}
+
+#[test]
+fn clusters_at_timeouts_may_hold_most_values() {
+    for middles in [
+        &[(1_002.0, 6), (2_004.0, 7)][..],
+        &[(1_000.0, 19), (2_000.0, 20)],
+        &[(1_000.0, 21), (2_000.0, 20)],
+        &[(1_003.0, 5), (2_008.0, 5), (3_005.0, 6)],
+    ] {
+        let found = audit(&clusters(middles));
+        let found = of(&found, "time-out-cluster");
+        assert_eq!(found.len(), middles.len(), "{middles:?}: {found:?}");
+        for (finding, (middle, count)) in found.iter().zip(middles) {
+            assert!((finding.value.unwrap() - middle).abs() < 8.0, "{finding:?}");
+            assert_eq!(finding.rows.len(), *count);
+        }
+    }
+    let late = audit(&clusters(&[(12.0, 10), (3_000.0, 30)]));
+    let [finding] = of(&late, "time-out-cluster")[..] else { panic!("{:?}", late.findings) };
+    assert_eq!(finding.rows.len(), 30);
+}
+
+#[test]
+fn short_timeouts_do_not_repeat() {
+    let text = clusters(&[(10.0, 15), (90.0, 5)]);
+    let report = audit(&text);
+    assert!(of(&report, "time-out-cluster").is_empty(), "{:?}", report.findings);
+    assert_eq!(of(&report, "detached-cluster").len(), 1);
+}
+
+/// Share of tables of `rows` values on a tick that have the finding, with a value near it.
+fn detected(rows: usize, decimals: usize, tick: f64, value: impl Fn(f64, f64) -> f64) -> f64 {
+    const TABLES: u64 = 40;
+    let found = (0..TABLES).filter(|stream| {
+        let mut rng = rng(100 + stream);
+        let values: Vec<f64> = (0..rows)
+            .map(|_| {
+                let noise = StandardNormal.sample(&mut rng);
+                value(f64::from(rng.random_range(1..=12_u8)), noise)
+            })
+            .collect();
+        let report = audit(&latencies(values, decimals));
+        of(&report, "quantisation")
+            .first()
+            .is_some_and(|finding| (finding.value.unwrap() / tick - 1.0).abs() < 0.02)
+    });
+    found.count() as f64 / TABLES as f64
+}
+
+/// A table with an id, send times and unrelated latencies; `sent` in seconds.
+fn scheduled(rows: impl IntoIterator<Item = (u64, f64)>) -> String {
+    let mut rng = rng(3);
+    rows.into_iter().fold("id,sent_s,received_s,latency_ms\n".to_owned(), |text, (id, sent)| {
+        let delay = 20 + rng.random_range(0..200_u64);
+        format!("{text}{id},{sent:.3},{:.3},{delay}\n", sent + delay as f64 / 1_000.0)
+    })
+}
