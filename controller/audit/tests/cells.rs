@@ -62,3 +62,94 @@ fn lost_fractions_are_a_note_and_other_digits_are_serious() {
     let shorter = audit(&text.replace(sent, &format!("{whole}.{}", &fraction[..4])));
     assert_eq!(of(&shorter, "malformed-timestamp").len(), 1, "{:?}", shorter.findings);
 }
+
+#[test]
+fn text_in_most_cells_of_a_named_column_is_malformed() {
+    for words in [3, 6, 9, 10] {
+        let text = (0..30).fold("id,latency_ms\n".to_owned(), |text, row| {
+            let cell = if row % 10 < words { "slow".to_owned() } else { delay(row).to_string() };
+            format!("{text}{row},{cell}\n")
+        });
+        let report = audit(&text);
+        let rows: usize =
+            of(&report, "malformed-cell").iter().map(|finding| finding.rows.len()).sum();
+        assert_eq!(rows as u64, 3 * words, "{words} in ten: {:?}", report.findings);
+        assert_eq!(cannot_tell(&report, "no-values"), words == 10);
+    }
+}
+
+#[test]
+fn text_beside_values_is_no_malformed_cell() {
+    let text = (0..30).fold("request,response,latency_ms\n".to_owned(), |text, row| {
+        format!("{text}GET /{row},200 OK,{}\n", delay(row))
+    });
+    let report = audit(&text);
+    assert_eq!(report.findings, []);
+    assert!(cannot_tell(&report, "text-column"));
+}
+
+#[test]
+fn tables_without_values_are_undecided() {
+    for text in [
+        "sent,received,latency_ms\n",
+        "sent,received,latency_ms\n,,\n,,\n,,\n",
+        "name,comment\na,b\nc,d\n",
+    ] {
+        let report = audit(text);
+        assert!(cannot_tell(&report, "no-values"), "{text}: {:?}", report.cannot_tell);
+        assert_eq!(report.serious, 0);
+    }
+    let missing = audit("sent,received,latency_ms\n,,\n,,\n,,\n");
+    assert_eq!(of(&missing, "missing-cells").len(), 1);
+}
+
+#[test]
+fn cells_separated_by_spaces_are_read() {
+    let report =
+        audit("start end latency_ms\n1.0 1.25 250\n2.0 2.3 300\n3.0 3.1 900\n4.0 4.2 200\n");
+    let [finding] = of(&report, "latency-contradicts-timestamps")[..] else {
+        panic!("{:?}", report.findings)
+    };
+    assert_eq!((finding.rows.as_slice(), finding.value), ([3].as_slice(), Some(100.0)));
+}
+
+#[test]
+fn quoted_line_feeds_are_part_of_their_cell() {
+    let report = audit(
+        "id,\"note\nof the row\",latency_ms\n1,\"a\nb\",3\n2,\"say \"\"hi\"\", ok\",4\n3,c,slow\n",
+    );
+    assert_eq!(report.tables[0].rows, 3);
+    let [finding] = of(&report, "malformed-cell")[..] else { panic!("{:?}", report.findings) };
+    assert_eq!((finding.rows.as_slice(), report.serious), ([3].as_slice(), 1));
+}
+
+#[test]
+fn quoted_line_feeds_at_ends_of_blocks_are_read() {
+    // Longer than two blocks; rows have many lengths, so that a block ends within a quoted cell.
+    let text = (0..120_000_u64).fold("id,note,latency_ms\n".to_owned(), |mut text, row| {
+        use std::fmt::Write as _;
+        let _ = writeln!(text, "{row},\"one\n{}\ntwo\",{}", row * row, delay(row));
+        text
+    });
+    let report = audit(&text);
+    assert_eq!((report.tables[0].rows, report.serious), (120_000, 0));
+    assert_eq!(report.tables[0].columns[2].count, 120_000);
+}
+
+#[test]
+fn hints_about_units_are_valid() {
+    let text = "latency [fortnights]\n0.19\n0.7\n0.64\n";
+    let report = audit(text);
+    let hint = &report.cannot_tell.iter().find(|one| one.code == "unknown-unit").unwrap().message;
+    let stated = hint.split('"').nth(1).unwrap().replace("UNIT", "ms");
+    let mapping = Mapping::parse_list(&stated).unwrap();
+    let table = read(text.as_bytes(), "table.csv", &mapping).unwrap();
+    assert_eq!(table.columns[0].unit.map(dwell_audit::Unit::name), Some("ms"));
+}
+
+#[test]
+fn repeated_names_keep_their_unit() {
+    let report = audit("latency_ms,latency_ms\n6.72,0.33\n8.96,3.44\n7.52,3.16\n");
+    assert_eq!(report.tables[0].columns[1].unit, Some("ms"));
+    assert!(cannot_tell(&report, "repeated-name"));
+}
