@@ -114,6 +114,22 @@ fn cells_separated_by_spaces_are_read() {
 }
 
 #[test]
+fn units_per_cell_are_converted() {
+    let report = audit("seq,rtt\n1,500 us\n2,1.5 ms\n3,2 ms\n4,800 us\n");
+    let column = &report.tables[0].columns[1];
+    assert_eq!((column.unit, column.mean, report.serious), (Some("us"), Some(1_200.0), 0));
+}
+
+#[test]
+fn separators_of_thousands_are_read() {
+    for separator in ['\'', ' ', '_'] {
+        let text = format!("id;latency_us\n0;1{separator}735\n1;949\n2;12{separator}486.5\n");
+        let column = audit(&text).tables[0].columns[1].clone();
+        assert_eq!((column.count, column.max), (3, Some(12_486.5)), "'{separator}'");
+    }
+}
+
+#[test]
 fn quoted_line_feeds_are_part_of_their_cell() {
     let report = audit(
         "id,\"note\nof the row\",latency_ms\n1,\"a\nb\",3\n2,\"say \"\"hi\"\", ok\",4\n3,c,slow\n",
