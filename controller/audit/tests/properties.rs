@@ -96,3 +96,28 @@ fn scheduled(rows: impl IntoIterator<Item = (u64, f64)>) -> String {
         format!("{text}{id},{sent:.3},{:.3},{delay}\n", sent + delay as f64 / 1_000.0)
     })
 }
+
+#[test]
+fn clock_steps_have_their_size() {
+    for step in [-3_600.0, -5.5, 0.3, 2.0, 3.7, 27.0, 3_600.0] {
+        let rows = (0..100).map(|id| (id, 5_000.0 + id as f64 + if id >= 60 { step } else { 0.0 }));
+        let report = audit(&scheduled(rows));
+        let [finding] = of(&report, "clock-step")[..] else {
+            panic!("{step}: {:?}", report.findings)
+        };
+        assert_eq!(finding.rows, [61], "{step}");
+        assert!((finding.value.unwrap() - step * 1e3).abs() < 1e-3, "{step}: {finding:?}");
+        assert_eq!(finding.message.matches("row 61").count(), 1, "{finding:?}");
+    }
+}
+
+#[test]
+fn missing_rows_are_no_clock_step() {
+    let rows = (0..100).filter(|id| !(40..45).contains(id)).map(|id| (id, id as f64));
+    let report = audit(&scheduled(rows));
+    assert_eq!(report.findings, []);
+    // Without numbers of rows, single and repeated losses are likelier than a pause.
+    let lossy = (0..100_u64).filter(|id| id % 17 != 3).map(|id| (0, id as f64));
+    let text = scheduled(lossy).replace("id,", "mode,");
+    assert!(of(&audit(&text), "clock-step").is_empty());
+}

@@ -172,7 +172,7 @@ fn closed_loop_is_found_and_open_loop_is_not() {
 fn clock_steps_are_found_at_their_rows() {
     let back = audit(&timed_text(&timed(60, |row, _| if row == 29 { -2_500.0 } else { 1_000.0 })));
     let step = find(&back, "clock-step");
-    assert_eq!((step.rows.as_slice(), step.value), ([31].as_slice(), Some(-2_500.0)));
+    assert_eq!((step.rows.as_slice(), step.value), ([31].as_slice(), Some(-3_500.0)));
     let forward =
         audit(&timed_text(&timed(60, |row, _| if row == 29 { 1_370.0 } else { 1_000.0 })));
     let step = find(&forward, "clock-step");
