@@ -142,6 +142,47 @@ const NOT_TIME: &[&str] = &[
     "state",
 ];
 
+/// Words of names of counts.
+const COUNTS: &[&str] = &[
+    "packets",
+    "packet",
+    "pkts",
+    "bytes",
+    "frames",
+    "messages",
+    "errors",
+    "lost",
+    "losses",
+    "drops",
+    "dropped",
+    "retries",
+    "retransmissions",
+    "retransmits",
+    "requests",
+    "replies",
+    "timeouts",
+    "samples",
+    "trials",
+    "events",
+    "connections",
+    "count",
+    "counts",
+    "pakete",
+    "pakketten",
+    "anzahl",
+    "aantal",
+];
+/// Words that make a rate or a statistic of a count.
+const NOT_COUNTS: &[&str] =
+    &["per", "rate", "ratio", "share", "percent", "pct", "mean", "average", "avg", "median", "sd"];
+
+/// Whether a name is that of a count, such as `packets` or `bytes_sent`.
+pub(crate) fn is_count(name: &str) -> bool {
+    let words = words(name);
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    has(COUNTS) && !has(NOT_COUNTS) && !name.contains(['/', '%'])
+}
+
 /// Meaning that a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
