@@ -88,6 +88,47 @@ fn detected(rows: usize, decimals: usize, tick: f64, value: impl Fn(f64, f64) ->
     found.count() as f64 / TABLES as f64
 }
 
+#[test]
+fn ticks_rounded_to_milliseconds_are_found_in_few_rows() {
+    for (rows, least) in [(13, 0.5), (20, 0.9), (60, 0.95)] {
+        let share = detected(rows, 0, 15.625, |at, _| (15.625 * at).round());
+        assert!(share >= least, "seed {SEED}, {rows} rows: {share}");
+    }
+    let share = detected(20, 0, 46.35, |at, noise| 46.35 * (at + 8.0) + noise);
+    assert!(share >= 0.8, "seed {SEED}: {share}");
+}
+
+#[test]
+fn few_distinct_values_on_a_tick_are_found() {
+    let mut rng = rng(2);
+    for (tick, decimals, multiples) in [(15.625, 0, 4), (15.625, 0, 7), (16.667, 1, 8)] {
+        let values: Vec<f64> =
+            (0..60).map(|_| tick * f64::from(rng.random_range(0..multiples))).collect();
+        let report = audit(&latencies(values, decimals));
+        let [finding] = of(&report, "quantisation")[..] else {
+            panic!("seed {SEED}, {multiples} multiples of {tick}: {:?}", report.findings)
+        };
+        assert!((finding.value.unwrap() / tick - 1.0).abs() < 0.03, "{finding:?}");
+        let bounds = finding.message.split(['(', ')']).nth(1).unwrap();
+        assert!(bounds.starts_with("between "), "{finding:?}");
+    }
+}
+
+#[test]
+fn significant_digits_are_no_tick() {
+    for stream in 0..100 {
+        let mut rng = rng(200 + stream);
+        let text = (0..40).fold("rtt_ms\n".to_owned(), |text, _| {
+            let noise: f64 = StandardNormal.sample(&mut rng);
+            let value = 12.0 * (0.8 * noise).exp();
+            let decimals = (2 - value.log10().floor() as i32).max(0) as usize;
+            format!("{text}{value:.decimals$}\n")
+        });
+        let report = audit(&text);
+        assert!(of(&report, "quantisation").is_empty(), "seed {SEED}, {stream}: {report:?}");
+    }
+}
+
 /// A table with an id, send times and unrelated latencies; `sent` in seconds.
 fn scheduled(rows: impl IntoIterator<Item = (u64, f64)>) -> String {
     let mut rng = rng(3);
