@@ -162,3 +162,28 @@ fn missing_rows_are_no_clock_step() {
     let text = scheduled(lossy).replace("id,", "mode,");
     assert!(of(&audit(&text), "clock-step").is_empty());
 }
+
+#[test]
+fn ten_complete_rows_leave_properties_undecided() {
+    let report = audit(&scheduled((0..10).map(|id| (id, 100.0 + id as f64))));
+    assert_eq!(report.findings, []);
+    for code in [
+        "quantisation",
+        "time-out-cluster",
+        "drift",
+        "closed-loop",
+        "autocorrelation",
+        "percentile",
+    ] {
+        let count = report.cannot_tell.iter().filter(|one| one.code == code).count();
+        assert_eq!(count, 1, "{code}: {:?}", report.cannot_tell);
+    }
+}
+
+#[test]
+fn rising_values_are_one_independent_value() {
+    let report = audit(&latencies((0..20).map(|at| 100.0 + f64::from(at)), 1));
+    let [finding] = of(&report, "autocorrelation")[..] else { panic!("{:?}", report.findings) };
+    assert_eq!(finding.value, Some(1.0));
+    assert!(!finding.message.contains("inf"), "{finding:?}");
+}
