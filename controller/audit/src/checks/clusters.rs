@@ -174,7 +174,7 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
         .collect();
     let timeout = to_millis.and_then(|scale| timeout(&members, bulk, scale));
     let unit = column.unit_name();
-    let mut report = |cluster: Cluster, named: Option<(f64, u32)>| {
+    let mut report = |cluster: Cluster, named: Option<Named>| {
         let place = format!(
             "{} of {} between {} and {}",
             counted(cluster.count, "value"),
@@ -183,17 +183,7 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
             quantity(cluster.high, unit)
         );
         let (code, message) = match named {
-            Some((millis, 1)) => (
-                "time-out-cluster",
-                format!("{place}: a cluster at {}, a usual time-out", quantity(millis, "ms")),
-            ),
-            Some((millis, times)) => (
-                "time-out-cluster",
-                format!(
-                    "{place}: a cluster at {times} times {}, a usual time-out",
-                    quantity(millis, "ms")
-                ),
-            ),
+            Some(named) => ("time-out-cluster", format!("{place}: {}", named.text())),
             None => (
                 "detached-cluster",
                 format!(
@@ -209,21 +199,42 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
         && let Some(scale) = to_millis
         && let Some(times) = multiple(bulk.middle() * scale, millis)
     {
-        report(bulk, Some((millis, times)));
+        report(bulk, Some(Named { millis, times, is_added: false }));
     } else if members.is_empty()
         && let Some(millis) = to_millis.and_then(|scale| lone_timeout(bulk, n, scale))
     {
-        report(bulk, Some((millis, 1)));
+        report(bulk, Some(Named { millis, times: 1, is_added: false }));
     }
     for cluster in members {
         let named = timeout.zip(to_millis).and_then(|(millis, scale)| {
             let middle = cluster.middle() * scale;
             // The packet's usual delay adds to the time-out.
-            let times = multiple(middle, millis)
-                .or_else(|| multiple(middle - bulk.middle() * scale, millis))?;
-            Some((millis, times))
+            let named = |times, is_added| Named { millis, times, is_added };
+            let added = || multiple(middle - bulk.middle() * scale, millis);
+            let whole = multiple(middle, millis).map(|times| named(times, false));
+            whole.or_else(|| added().map(|times| named(times, true)))
         });
         report(cluster, named);
+    }
+}
+
+/// The time-out that names a cluster.
+struct Named {
+    millis: f64,
+    times: u32,
+    /// Whether the usual delay is added to it.
+    is_added: bool,
+}
+
+impl Named {
+    fn text(&self) -> String {
+        let timeout = quantity(self.millis, "ms");
+        let times = if self.times == 1 { String::new() } else { format!("{} times ", self.times) };
+        if self.is_added {
+            format!("a cluster {times}{timeout}, a usual time-out, above the usual delays")
+        } else {
+            format!("a cluster at {times}{timeout}, a usual time-out")
+        }
     }
 }
 
