@@ -3,7 +3,7 @@
 use crate::cell::{self, Cell};
 use crate::columns::Mapping;
 use crate::error::AuditError;
-use crate::header::{Hint, foreign_unit, hint, unit};
+use crate::header::{Hint, foreign_unit, hint, is_other, unit};
 use crate::records::row_len;
 use crate::table::{Limit, Role};
 use crate::timestamp;
@@ -236,7 +236,9 @@ fn named_format(name: &Name, numbers: usize, times: usize, texts: usize) -> Form
             by_contents
         }
         Some(Hint::Latency | Hint::Sent | Hint::Received) if has_values => by_contents,
-        None if unit(&name.header).is_some() && has_values => by_contents,
+        None if unit(&name.header).is_some() && (has_values || !is_other(&name.header)) => {
+            by_contents
+        }
         _ => Format::Text,
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn whole_rows_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Position after the quote that closes a quoted cell; `bytes` start after the one that opens it.
-/// `None` if there is none, or text follows it.
+/// `None` without such a quote, or if text follows it.
 pub(crate) fn closing_quote(bytes: &[u8], is_delimiter: impl Fn(u8) -> bool) -> Option<usize> {
     let within = &bytes[..bytes.len().min(MAX_QUOTED_LEN)];
     let mut at = 0;

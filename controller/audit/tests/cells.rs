@@ -79,6 +79,14 @@ fn text_in_most_cells_of_a_named_column_is_malformed() {
 }
 
 #[test]
+fn text_in_a_column_with_a_unit_is_malformed() {
+    let report = audit("seq,jitter_ms,status_s\n1,low,up\n2,high,down\n3,low,up\n");
+    let found = of(&report, "malformed-cell");
+    assert!(found.iter().all(|finding| finding.column.as_deref() == Some("jitter_ms")));
+    assert_eq!(found.len(), 3, "{:?}", report.findings);
+}
+
+#[test]
 fn text_beside_values_is_no_malformed_cell() {
     let text = (0..30).fold("request,response,latency_ms\n".to_owned(), |text, row| {
         format!("{text}GET /{row},200 OK,{}\n", delay(row))
