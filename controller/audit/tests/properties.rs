@@ -153,6 +153,28 @@ fn clock_steps_have_their_size() {
 }
 
 #[test]
+fn clock_steps_in_a_closed_loop_are_found() {
+    for step in [0.0, -3_600.0, 3.7, 3_600.0] {
+        let mut rng = rng(4);
+        let mut sent = 5_000.0;
+        let text = (0..30).fold("sent_s,latency_ms\n".to_owned(), |text, row| {
+            let delay = f64::from(rng.random_range(300..900_u16));
+            sent += if row == 20 { step } else { 0.0 };
+            let line = format!("{text}{sent:.3},{delay}\n");
+            sent += 5.0 + delay / 1e3 + 0.01 * rng.random::<f64>();
+            line
+        });
+        let report = audit(&text);
+        let found = of(&report, "clock-step");
+        assert_eq!(found.len(), usize::from(step != 0.0), "seed {SEED}, {step}: {found:?}");
+        for finding in found {
+            assert_eq!(finding.rows, [21]);
+            assert!((finding.value.unwrap() - step * 1e3).abs() < 11.0, "{finding:?}");
+        }
+    }
+}
+
+#[test]
 fn missing_rows_are_no_clock_step() {
     let rows = (0..100).filter(|id| !(40..45).contains(id)).map(|id| (id, id as f64));
     let report = audit(&scheduled(rows));

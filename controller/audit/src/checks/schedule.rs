@@ -123,11 +123,11 @@ fn trimmed_variance(values: &[f64]) -> f64 {
 /// Send times that fall, or that leave a regular schedule for good.
 fn clock_steps(table: &Table, sent: &Column, found: &mut Found) {
     let values = &sent.values;
-    let mut falls: Vec<(u64, f64)> = Vec::new();
+    let mut falls: Vec<(usize, f64)> = Vec::new();
     let mut last = f64::NAN;
     for (index, value) in values.iter().copied().enumerate() {
         if value < last && (index == 0 || table.follows(index)) {
-            falls.push((table.row_number(index), value - last));
+            falls.push((index, value - last));
         }
         if !value.is_nan() {
             last = value;
@@ -139,22 +139,30 @@ fn clock_steps(table: &Table, sent: &Column, found: &mut Found) {
             "{} is not in order in {} of {} rows: the table is unsorted or joins several series",
             sent.name, total, sent.totals.count
         );
-        let rows = falls.iter().map(|(row, _)| *row);
+        let rows = falls.iter().map(|(index, _)| table.row_number(*index));
         let finding = Finding::note("unsorted-rows", message).value(total as f64, "").rows(rows);
         found.push(finding.column(&sent.name).table(&table.name));
         return;
     }
-    let schedule = Schedule::of(sent);
-    if let Some((row, gap)) = falls.first().copied() {
+    let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // In a closed loop the wait after a reply is regular, not the gap.
+    let waits = || -> Option<Vec<f64>> {
+        let latencies = latencies(table, sent)?;
+        Some(gaps.iter().zip(&latencies).map(|(gap, latency)| gap - latency).collect())
+    };
+    let schedule = Schedule::of(&gaps).or_else(|| Schedule::of(&waits()?));
+    if let Some((index, gap)) = falls.first().copied() {
+        let row = table.row_number(index);
         // Without the step the usual interval would have passed.
-        let size = gap - schedule.as_ref().map_or(0.0, |schedule| schedule.interval);
-        let rows: Vec<u64> = falls.iter().map(|(row, _)| *row).collect();
+        let late = schedule.as_ref().and_then(|schedule| schedule.lateness(index));
+        let size = late.unwrap_or(gap);
+        let rows: Vec<u64> = falls.iter().map(|(index, _)| table.row_number(*index)).collect();
         let place = if rows.len() == 1 {
             format!("row {row} by {}", quantity(-gap / 1e6, "ms"))
         } else {
             format!("{}, in row {row} by {}", row_list(&rows), quantity(-gap / 1e6, "ms"))
         };
-        let from_usual = if schedule.is_some() {
+        let from_usual = if late.is_some() {
             format!(", a step of {} from the schedule", quantity(size / 1e6, "ms"))
         } else {
             String::new()
@@ -191,7 +199,7 @@ fn clock_steps(table: &Table, sent: &Column, found: &mut Found) {
     found.push(finding.column(&sent.name).table(&table.name));
 }
 
-/// A schedule with one interval, and the gaps between its rows.
+/// A schedule with one interval, and the gaps between its rows, or the waits after replies.
 struct Schedule {
     gaps: Vec<f64>,
     interval: f64,
@@ -200,11 +208,10 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of the send times, in nanoseconds; `None` if nine in ten gaps are not regular.
-    fn of(sent: &Column) -> Option<Self> {
+    /// The schedule with these gaps, in nanoseconds; `None` if nine in ten are not regular.
+    fn of(gaps: &[f64]) -> Option<Self> {
         const MIN_GAPS: usize = 12;
-        let values = &sent.values[..sent.values.len().min(MAX_ROWS)];
-        let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let gaps = gaps[..gaps.len().min(MAX_ROWS)].to_vec();
         let mut sorted: Vec<f64> = gaps.iter().copied().filter(|gap| !gap.is_nan()).collect();
         if sorted.len() < MIN_GAPS {
             return None;
@@ -219,6 +226,12 @@ impl Schedule {
             return None;
         }
         Some(Self { gaps, interval, limit: (20.0 * noise).max(0.1 * interval) })
+    }
+
+    /// How much later than the interval the row with this index follows the one before.
+    fn lateness(&self, index: usize) -> Option<f64> {
+        let gap = *self.gaps.get(index.checked_sub(1)?)?;
+        (!gap.is_nan()).then_some(gap - self.interval)
     }
 
     /// Whether the gaps on both sides of one are regular.
