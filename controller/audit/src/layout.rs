@@ -149,11 +149,12 @@ impl ColumnLayout {
     ) -> Self {
         let number = cell::NumberStyle::infer(delimiter, cells.clone());
         let (mut numbers, mut times, mut texts) = (0, 0, 0);
+        let has_unknown_form = has_unknown_form(cells.clone());
         for cell in cells {
             match cell::number(cell, &number) {
                 Cell::Missing => {}
                 Cell::Value(_) => numbers += 1,
-                Cell::Malformed if timestamp::resembles(cell) => times += 1,
+                Cell::Malformed if timestamp::resembles(cell) && !has_unknown_form => times += 1,
                 Cell::Malformed => texts += 1,
             }
         }
@@ -219,6 +220,21 @@ impl ColumnLayout {
             self.unit = Some(Unit::Nanos);
         }
     }
+}
+
+/// Whether cells resemble times but are all in another form than those understood, such as
+/// `31.03.2024 10:00:00`: the cells are not malformed.
+fn has_unknown_form<'c>(cells: impl Iterator<Item = &'c [u8]>) -> bool {
+    /// Fewer may all be malformed.
+    const MIN_TIMES: usize = 3;
+    let mut times = 0;
+    for cell in cells.filter(|cell| timestamp::resembles(cell)) {
+        if timestamp::parse(cell::plain(cell)).is_ok() {
+            return false;
+        }
+        times += 1;
+    }
+    times >= MIN_TIMES
 }
 
 /// Format of a column without more numbers or times than other cells: that which its name states. A
@@ -512,7 +528,10 @@ fn note_texts(columns: &[ColumnLayout], limits: &mut Vec<Limit>) {
     for column in columns.iter().filter(is_named) {
         limits.push(Limit {
             code: "text-column",
-            reason: format!("column '{}' has text, not values, and is not analysed", column.name),
+            reason: format!(
+                "column '{}' has no numbers or times (ISO 8601 or HH:MM:SS.fff), so it is not analysed",
+                column.name
+            ),
         });
     }
 }

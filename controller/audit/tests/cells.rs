@@ -97,6 +97,19 @@ fn text_beside_values_is_no_malformed_cell() {
 }
 
 #[test]
+fn times_in_an_unknown_form_are_undecided() {
+    let text = (0..20).fold("sent;received;latency_ms\n".to_owned(), |text, row| {
+        let time =
+            |millis: u64| format!("31.03.2024 10:00:{:02},{:03}", millis / 1_000, millis % 1_000);
+        let sent = row * 1_000;
+        format!("{text}{};{};{}\n", time(sent), time(sent + delay(row)), delay(row))
+    });
+    let report = audit(&text);
+    assert_eq!(report.serious, 0, "{:?}", report.findings);
+    assert!(cannot_tell(&report, "text-column"));
+}
+
+#[test]
 fn tables_without_values_are_undecided() {
     for text in [
         "sent,received,latency_ms\n",
