@@ -142,6 +142,7 @@ pub fn audit(source: &str, tables: &[Table], document: &Document) -> Report {
     for (index, table) in tables.iter().enumerate() {
         cells::check(table, &mut found);
         stamps::check(table, &mut found);
+        no_values(table, &mut found);
         for limit in &table.limits {
             found.cannot_tell(limit.code, &table.name, limit.reason.clone());
         }
@@ -177,6 +178,24 @@ pub fn audit(source: &str, tables: &[Table], document: &Document) -> Report {
         findings: found.findings,
         cannot_tell: found.cannot_tell,
     }
+}
+
+/// States that a table has no values, so that no finding means nothing.
+fn no_values(table: &Table, found: &mut Found) {
+    let reason = if table.columns.is_empty() {
+        return;
+    } else if table.rows == 0 {
+        "the table has no rows".to_owned()
+    } else if table.main().is_some_and(|column| column.totals.count > 0) {
+        return;
+    } else {
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        format!(
+            "no column has measured values ({}); name one with --columns \"latency='NAME':UNIT\"",
+            names.join(", ")
+        )
+    };
+    found.cannot_tell("no-values", &table.name, reason);
 }
 
 /// States which usual percentiles the rows do not determine.

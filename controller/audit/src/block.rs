@@ -3,6 +3,7 @@
 use crate::cell::{self, Cell};
 use crate::layout::{ColumnLayout, Format, Layout};
 use crate::printed::Printed;
+use crate::records::{closing_quote, row_len};
 use crate::statistic::Statistic;
 use crate::timestamp::{self, TimestampFault};
 
@@ -70,7 +71,7 @@ const MAX_LABEL_LEN: usize = 24;
 const MAX_TEXT_LEN: usize = 60;
 
 impl Block {
-    /// Parses whole lines; the last one may lack its line feed.
+    /// Parses whole rows; the last one may lack its line feed.
     pub(crate) fn parse(bytes: &[u8], layout: &Layout) -> Self {
         let capacity = bytes.len() / (layout.columns.len() * 6).max(8);
         let column = |layout: &ColumnLayout| match layout.format {
@@ -103,7 +104,7 @@ impl Block {
                     && layout.columns[0].format != Format::Text
                     && self.footers.len() < MAX_FOOTERS =>
             {
-                let line = &bytes[start..start + line_len(&bytes[start..])];
+                let line = &bytes[start..start + row_len(&bytes[start..])];
                 if let Some(footer) = footer(line, layout) {
                     self.footers.push(footer);
                     return start + line.len();
@@ -132,7 +133,7 @@ impl Block {
             }
         }
         if !ended {
-            let rest = &bytes[at..at + line_len(&bytes[at..])];
+            let rest = &bytes[at..at + row_len(&bytes[at..])];
             if rest.iter().any(|byte| !byte.is_ascii_whitespace() && *byte != layout.delimiter) {
                 let line = bytes[start..at + rest.len()].trim_ascii_end();
                 let cells = cell::split(line, layout.delimiter).len();
@@ -295,9 +296,15 @@ fn line_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)
 }
 
-/// Length of a cell, without the delimiter or the line feed. A quoted cell may contain delimiters,
-/// but no line feeds.
+/// Length of a cell, without the delimiter or the line feed. A quoted cell may contain both.
 fn cell_len(bytes: &[u8], delimiter: u8) -> usize {
+    if bytes.first() == Some(&b'"')
+        && let Some(len) = closing_quote(&bytes[1..], |byte| byte == delimiter)
+    {
+        let end = 1 + len;
+        let is_end = |byte: &u8| *byte == b'\n' || *byte == delimiter;
+        return bytes[end..].iter().position(is_end).map_or(bytes.len(), |at| end + at);
+    }
     let mut quoted = false;
     for (at, byte) in bytes.iter().enumerate() {
         match *byte {

@@ -233,7 +233,9 @@ impl TableBuilder {
                 continue;
             }
             comparison.compared += 1;
-            if difference == 0.0 {
+            let noise = 1e-12 * printed.abs() + 1e-6;
+            if difference.abs() <= noise {
+                comparison.exact += 1;
                 continue;
             }
             let steps = [sent.exponents[row], received.exponents[row]]
@@ -241,8 +243,7 @@ impl TableBuilder {
             // Truncated times leave an error below one step, and so does a truncated latency.
             let tolerance =
                 steps[0].max(steps[1]) + power_of_ten(i32::from(latency.exponents[row])) * per_unit;
-            let noise = 1e-12 * printed.abs() + 1e-6;
-            if difference.abs() >= tolerance - noise && difference.abs() > noise {
+            if difference.abs() >= tolerance - noise {
                 comparison.different += 1;
                 if comparison.first.len() < MAX_LISTED_ROWS {
                     comparison.first.push(StampDifference {

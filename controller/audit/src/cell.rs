@@ -32,7 +32,24 @@ impl Default for NumberStyle {
 impl NumberStyle {
     /// Infers the style from cells of a column.
     pub(crate) fn infer<'c>(delimiter: u8, cells: impl Iterator<Item = &'c [u8]> + Clone) -> Self {
-        let mut style = Self::default();
+        let mut style = Self {
+            suffix: cells.clone().filter(|cell| !is_missing(cell)).find_map(suffix),
+            ..Self::default()
+        };
+        let separated = |separator: u8| {
+            let parts = cells.clone().map(number_part);
+            let with = parts.filter(|cell| cell.contains(&separator));
+            let (with, grouped) = with.fold((0, 0), |(with, grouped), cell| {
+                (with + 1, grouped + usize::from(is_grouped_by(cell, separator)))
+            });
+            separator != delimiter && with > 0 && grouped * 10 >= with * 9
+        };
+        if let Some(separator) = [b'\'', b' ', b'_'].into_iter().find(|byte| separated(*byte)) {
+            let has_comma = cells.clone().map(number_part).any(|cell| cell.contains(&b','));
+            style.thousands = Some(separator);
+            style.point = if has_comma { b',' } else { b'.' };
+            return style;
+        }
         let commas = cells.clone().map(number_part).filter(|cell| cell.contains(&b','));
         let has_both = commas.clone().find(|cell| cell.contains(&b'.'));
         if let Some(cell) = has_both {
@@ -53,7 +70,6 @@ impl NumberStyle {
             (style.point, style.thousands) =
                 if grouped { (b'.', Some(b',')) } else { (b',', None) };
         }
-        style.suffix = cells.filter(|cell| !is_missing(cell)).find_map(suffix);
         style
     }
 }
@@ -82,6 +98,14 @@ fn is_grouped(cell: &[u8]) -> bool {
     (1..=3).contains(&first.len())
         && first != b"0"
         && groups.all(|group| group.len() == 3 && group.iter().all(u8::is_ascii_digit))
+}
+
+/// Whether the whole part of a number is in groups of three digits with this separator.
+fn is_grouped_by(cell: &[u8], separator: u8) -> bool {
+    let whole = cell.split(|byte| matches!(byte, b'.' | b',')).next().unwrap_or_default();
+    let as_commas: Vec<u8> =
+        whole.iter().map(|byte| if *byte == separator { b',' } else { *byte }).collect();
+    as_commas.contains(&b',') && is_grouped(&as_commas)
 }
 
 /// The cell without spaces and quotes around it.
@@ -139,11 +163,15 @@ pub(crate) fn number(cell: &[u8], style: &NumberStyle) -> Cell {
         return Cell::Missing;
     }
     let mut text = cell;
+    // Powers of ten from the cell's unit to that of the column.
+    let mut power = 0;
     if let Some(unit) = style.suffix {
         let end = number_part(cell).len();
-        let is_unit = std::str::from_utf8(&cell[end..]).ok().and_then(Unit::parse) == Some(unit);
-        if is_unit {
+        let own = std::str::from_utf8(&cell[end..]).ok().and_then(Unit::parse);
+        let scale = own.and_then(|own| power_of_ten_between(own, unit));
+        if let Some(scale) = scale {
             text = cell[..end].trim_ascii();
+            power = scale;
         }
     }
     let ungrouped: Vec<u8>;
@@ -157,7 +185,21 @@ pub(crate) fn number(cell: &[u8], style: &NumberStyle) -> Cell {
         ungrouped = text.iter().copied().filter(|byte| *byte != separator).collect();
         text = &ungrouped;
     }
-    decimal::parse(text, style.point).map_or(Cell::Malformed, Cell::Value)
+    let Some(decimal) = decimal::parse(text, style.point) else { return Cell::Malformed };
+    let value = match power {
+        0 => decimal.value,
+        power if power < 0 => decimal.value / decimal::power_of_ten(-power),
+        power => decimal.value * decimal::power_of_ten(power),
+    };
+    let exponent = (i32::from(decimal.exponent) + power).clamp(-100, 100) as i8;
+    Cell::Value(Decimal { value, exponent })
+}
+
+/// The power of ten from one unit to another; `None` if it is no power of ten, as from hours.
+fn power_of_ten_between(from: Unit, to: Unit) -> Option<i32> {
+    let exponent = from.to(to).log10();
+    let power = exponent.round();
+    ((exponent - power).abs() < 1e-9).then_some(power as i32)
 }
 
 /// Reads a time that is a number of `unit`, digit by digit. Returns nanoseconds and the exponent of
@@ -256,6 +298,11 @@ mod tests {
         let quoted = style(b',', &["\"1,024\"", "979"]);
         assert_eq!(value("\"1,024\"", &quoted), Some(1_024.0));
         assert_eq!(value("1,02", &quoted), None, "groups have three digits");
+        for (cells, text) in
+            [(["1'735", "949"], "1'735"), (["1 735.5", "12"], "1 735"), (["1_735", "8"], "1_735")]
+        {
+            assert_eq!(value(text, &style(b';', &cells)), Some(1_735.0), "{text}");
+        }
     }
 
     #[test]
@@ -263,7 +310,8 @@ mod tests {
         let with_unit = style(b',', &["12.5 ms", "13 ms"]);
         assert_eq!(with_unit.suffix, Some(Unit::Millis));
         assert_eq!(value("13 ms", &with_unit), Some(13.0));
-        assert_eq!(value("13 us", &with_unit), None);
+        assert_eq!(value("13 us", &with_unit), Some(0.013), "programs choose the unit per value");
+        assert_eq!(value("13 min", &with_unit), None);
         assert_eq!(value("1O24", &NumberStyle::default()), None);
         assert!(is_missing(b" NaN ") && is_missing(b"") && !is_missing(b"abc"));
     }

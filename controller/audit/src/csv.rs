@@ -11,6 +11,7 @@ use crate::build::TableBuilder;
 use crate::columns::Mapping;
 use crate::error::AuditError;
 use crate::layout::Layout;
+use crate::records;
 use crate::table::Table;
 
 /// Number of bytes read at once.
@@ -131,10 +132,10 @@ enum LineError {
     TooLong,
 }
 
-/// Reads blocks of whole lines.
+/// Reads blocks of whole rows.
 struct Lines<'r, R> {
     input: &'r mut R,
-    /// Beginning of a line whose end is not read yet.
+    /// Beginning of a row whose end is not read yet.
     carry: Vec<u8>,
     at_end: bool,
 }
@@ -158,9 +159,9 @@ impl<R: Read> Lines<'_, R> {
             if block.len() < BLOCK_LEN {
                 continue;
             }
-            if let Some(end) = block.iter().rposition(|byte| *byte == b'\n') {
-                self.carry.extend_from_slice(&block[end + 1..]);
-                block.truncate(end + 1);
+            if let Some(len) = records::whole_rows_len(&block) {
+                self.carry.extend_from_slice(&block[len..]);
+                block.truncate(len);
                 return Ok(Some(block));
             }
             if block.len() > MAX_LINE_LEN {

@@ -142,6 +142,47 @@ const NOT_TIME: &[&str] = &[
     "state",
 ];
 
+/// Words of names of counts.
+const COUNTS: &[&str] = &[
+    "packets",
+    "packet",
+    "pkts",
+    "bytes",
+    "frames",
+    "messages",
+    "errors",
+    "lost",
+    "losses",
+    "drops",
+    "dropped",
+    "retries",
+    "retransmissions",
+    "retransmits",
+    "requests",
+    "replies",
+    "timeouts",
+    "samples",
+    "trials",
+    "events",
+    "connections",
+    "count",
+    "counts",
+    "pakete",
+    "pakketten",
+    "anzahl",
+    "aantal",
+];
+/// Words that make a rate or a statistic of a count.
+const NOT_COUNTS: &[&str] =
+    &["per", "rate", "ratio", "share", "percent", "pct", "mean", "average", "avg", "median", "sd"];
+
+/// Whether a name is that of a count, such as `packets` or `bytes_sent`.
+pub(crate) fn is_count(name: &str) -> bool {
+    let words = words(name);
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    has(COUNTS) && !has(NOT_COUNTS) && !name.contains(['/', '%'])
+}
+
 /// Meaning that a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
@@ -171,7 +212,7 @@ impl Hint {
 pub(crate) fn hint(name: &str) -> Option<Hint> {
     let words = words(name);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-    if has(NOT_TIME) {
+    if is_other(name) {
         return None;
     }
     let pair = |a: &str, b: &str| words.windows(2).any(|two| two[0] == a && two[1] == b);
@@ -198,6 +239,11 @@ pub(crate) fn hint(name: &str) -> Option<Hint> {
         return Some(Hint::Id);
     }
     (name.trim() == "#").then_some(Hint::Id)
+}
+
+/// Whether a word of a name makes another quantity of it than a time.
+pub(crate) fn is_other(name: &str) -> bool {
+    words(name).iter().any(|word| NOT_TIME.contains(&word.as_str()))
 }
 
 /// The statistic in the name of a column of summaries, and the other words: `rtt_min_ms` is the

@@ -3,7 +3,8 @@
 use crate::cell::{self, Cell};
 use crate::columns::Mapping;
 use crate::error::AuditError;
-use crate::header::{Hint, foreign_unit, hint, unit};
+use crate::header::{Hint, foreign_unit, hint, is_other, unit};
+use crate::records::row_len;
 use crate::table::{Limit, Role};
 use crate::timestamp;
 use crate::unit::Unit;
@@ -94,6 +95,7 @@ impl Layout {
             .collect();
         let delimiter = delimiter(header, &rows);
         let names = names(header, delimiter)?;
+        let mut limits = repeated_names(&names);
         let cells: Vec<Vec<Vec<u8>>> = rows.iter().map(|row| cell::split(row, delimiter)).collect();
         let column = |index: usize| {
             cells.iter().map(move |row| row.get(index).map_or(&[][..], Vec::as_slice))
@@ -101,15 +103,15 @@ impl Layout {
         let mut columns: Vec<ColumnLayout> = names
             .into_iter()
             .enumerate()
-            .map(|(index, name)| ColumnLayout::infer(name, delimiter, column(index)))
+            .map(|(index, name)| ColumnLayout::infer(&name, delimiter, column(index)))
             .collect();
         for (column, unit) in columns.iter_mut().zip(units) {
             column.unit = unit.or(column.unit);
         }
-        let mut limits = Vec::new();
         let mapped = map(&mut columns, mappings)?;
         assign_roles(&mut columns, &mapped, &column);
         note_foreign_units(&columns, &mut limits);
+        note_texts(&columns, &mut limits);
         settle_times(&mut columns, &column, &mut limits);
         settle_latency_unit(&mut columns, &column, &mut limits);
         for (index, layout) in columns.iter_mut().enumerate() {
@@ -141,17 +143,18 @@ impl LayoutError {
 
 impl ColumnLayout {
     fn infer<'c>(
-        name: String,
+        name: &Name,
         delimiter: u8,
         cells: impl Iterator<Item = &'c [u8]> + Clone,
     ) -> Self {
         let number = cell::NumberStyle::infer(delimiter, cells.clone());
         let (mut numbers, mut times, mut texts) = (0, 0, 0);
+        let has_unknown_form = has_unknown_form(cells.clone());
         for cell in cells {
             match cell::number(cell, &number) {
                 Cell::Missing => {}
                 Cell::Value(_) => numbers += 1,
-                Cell::Malformed if timestamp::resembles(cell) => times += 1,
+                Cell::Malformed if timestamp::resembles(cell) && !has_unknown_form => times += 1,
                 Cell::Malformed => texts += 1,
             }
         }
@@ -160,11 +163,12 @@ impl ColumnLayout {
         } else if times > 0 && times >= texts {
             Format::Clock
         } else {
-            Format::Text
+            named_format(name, numbers, times, texts)
         };
-        let unit = unit(&name).or(number.suffix);
+        // A unit beside the numbers is that of the numbers.
+        let unit = number.suffix.or_else(|| unit(&name.header));
         Self {
-            name,
+            name: name.unique.clone(),
             role: Role::Other,
             format,
             unit,
@@ -218,6 +222,43 @@ impl ColumnLayout {
     }
 }
 
+/// Whether cells resemble times but are all in another form than those understood, such as
+/// `31.03.2024 10:00:00`: the cells are not malformed.
+fn has_unknown_form<'c>(cells: impl Iterator<Item = &'c [u8]>) -> bool {
+    /// Fewer may all be malformed.
+    const MIN_TIMES: usize = 3;
+    let mut times = 0;
+    for cell in cells.filter(|cell| timestamp::resembles(cell)) {
+        if timestamp::parse(cell::plain(cell)).is_ok() {
+            return false;
+        }
+        times += 1;
+    }
+    times >= MIN_TIMES
+}
+
+/// Format of a column without more numbers or times than other cells: that which its name states. A
+/// name with a unit of time is no name of text; a word such as `request` may be.
+fn named_format(name: &Name, numbers: usize, times: usize, texts: usize) -> Format {
+    let values = numbers + times;
+    let by_contents = if times > numbers { Format::Clock } else { Format::Number };
+    let is_empty = values + texts == 0;
+    // One value in ten is enough beside a name.
+    let has_values = is_empty || values * 10 >= values + texts;
+    match hint(&name.header) {
+        Some(Hint::Sent | Hint::Received) if is_empty => Format::Clock,
+        Some(Hint::Latency | Hint::Duration) if unit(&name.header).is_some() => Format::Number,
+        Some(Hint::Sent | Hint::Received | Hint::Time) if unit(&name.header).is_some() => {
+            by_contents
+        }
+        Some(Hint::Latency | Hint::Sent | Hint::Received) if has_values => by_contents,
+        None if unit(&name.header).is_some() && (has_values || !is_other(&name.header)) => {
+            by_contents
+        }
+        _ => Format::Text,
+    }
+}
+
 /// Units of a line with nothing but units; `None` for other lines.
 fn units_line(cells: &[Vec<u8>]) -> Option<Vec<Option<Unit>>> {
     let unit = |cell: &Vec<u8>| {
@@ -232,12 +273,16 @@ fn units_line(cells: &[Vec<u8>]) -> Option<Vec<Option<Unit>>> {
 
 fn line_at(bytes: &[u8], start: usize) -> Option<&[u8]> {
     let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
-    let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
-    Some(&rest[..end])
+    Some(&rest[..row_len(rest)])
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split(|byte| *byte == b'\n')
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let line = line_at(bytes, at)?;
+        at += line.len();
+        Some(line)
+    })
 }
 
 fn trimmed(line: &[u8]) -> &[u8] {
@@ -257,10 +302,32 @@ fn delimiter(header: &[u8], rows: &[&[u8]]) -> u8 {
     let candidates = [b',', b'|', b';', b'\t'];
     // Of equal scores the last candidate wins.
     let best = candidates.into_iter().filter_map(|d| Some((score(d)?, d))).max_by_key(|(s, _)| *s);
-    best.map_or(b',', |(_, delimiter)| delimiter)
+    best.map_or_else(
+        || if has_single_spaces(header, rows) { b' ' } else { b',' },
+        |(_, delimiter)| delimiter,
+    )
 }
 
-fn names(header: &[u8], delimiter: u8) -> Result<Vec<String>, LayoutError> {
+/// Whether single spaces separate cells: in every row as many as in the header.
+fn has_single_spaces(header: &[u8], rows: &[&[u8]]) -> bool {
+    let columns = |line: &[u8]| {
+        let cells = cell::split(line, b' ');
+        cells.iter().all(|cell| !cell.is_empty()).then_some(cells.len())
+    };
+    let Some(wanted) = columns(header).filter(|columns| *columns > 1) else { return false };
+    !rows.is_empty() && rows.iter().take(50).all(|row| columns(row) == Some(wanted))
+}
+
+/// Name of a column.
+#[derive(Debug)]
+struct Name {
+    /// As in the header.
+    header: String,
+    /// With the number of the column if an earlier one has the same name.
+    unique: String,
+}
+
+fn names(header: &[u8], delimiter: u8) -> Result<Vec<Name>, LayoutError> {
     let cells = cell::split(header, delimiter);
     if cells.len() > MAX_COLUMNS {
         return Err(LayoutError::NoTable(format!(
@@ -278,17 +345,29 @@ fn names(header: &[u8], delimiter: u8) -> Result<Vec<String>, LayoutError> {
                 .to_owned(),
         ));
     }
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<Name> = Vec::new();
     for (index, cell) in cells.iter().enumerate() {
-        let text: String =
-            String::from_utf8_lossy(cell).trim().chars().take(MAX_NAME_LEN).collect();
-        let mut name = if text.is_empty() { format!("column {}", index + 1) } else { text };
-        if names.contains(&name) {
-            name = format!("{name} {}", index + 1);
-        }
-        names.push(name);
+        // A name may be broken into lines.
+        let text = String::from_utf8_lossy(cell).replace(['\r', '\n'], " ");
+        let text: String = text.trim().chars().take(MAX_NAME_LEN).collect();
+        let header = if text.is_empty() { format!("column {}", index + 1) } else { text };
+        let is_repeated = names.iter().any(|name| name.unique == header);
+        let unique = if is_repeated { format!("{header} {}", index + 1) } else { header.clone() };
+        names.push(Name { header, unique });
     }
     Ok(names)
+}
+
+fn repeated_names(names: &[Name]) -> Vec<Limit> {
+    let is_repeated = |name: &&Name| name.header != name.unique;
+    let limit = |name: &Name| Limit {
+        code: "repeated-name",
+        reason: format!(
+            "two columns are named '{}'; the second is called '{}' here",
+            name.header, name.unique
+        ),
+    };
+    names.iter().filter(is_repeated).map(limit).collect()
 }
 
 /// Applies what the user states. Returns whether each column has a stated role.
@@ -430,13 +509,30 @@ fn note_foreign_units(columns: &[ColumnLayout], limits: &mut Vec<Limit>) {
             limits.push(Limit {
                 code: "unknown-unit",
                 reason: format!(
-                    "column '{}' is in an unknown unit, {foreign}; state one with --columns '{}'=...:UNIT ({})",
+                    "column '{}' is in an unknown unit, {foreign}; state one with --columns \"'{}':UNIT\" ({})",
                     column.name,
-                    column.role.name(),
+                    column.name,
                     Unit::names()
                 ),
             });
         }
+    }
+}
+
+/// Notes columns that are not analysed although their names promise values.
+fn note_texts(columns: &[ColumnLayout], limits: &mut Vec<Limit>) {
+    let is_named = |column: &&ColumnLayout| {
+        column.format == Format::Text
+            && matches!(hint(&column.name), Some(Hint::Latency | Hint::Sent | Hint::Received))
+    };
+    for column in columns.iter().filter(is_named) {
+        limits.push(Limit {
+            code: "text-column",
+            reason: format!(
+                "column '{}' has no numbers or times (ISO 8601 or HH:MM:SS.fff), so it is not analysed",
+                column.name
+            ),
+        });
     }
 }
 
@@ -463,7 +559,7 @@ fn settle_times<'c, I: Iterator<Item = &'c [u8]>>(
                 limits.push(Limit {
                     code: "unknown-unit",
                     reason: format!(
-                        "the unit of the times in column '{}' is unknown; state it with --columns {}='{}':UNIT ({})",
+                        "the unit of the times in column '{}' is unknown; state it with --columns \"{}='{}':UNIT\" ({})",
                         column.name,
                         column.role.name(),
                         column.name,
@@ -553,7 +649,7 @@ fn settle_latency_unit<'c, I: Iterator<Item = &'c [u8]>>(
         limits.push(Limit {
             code: "unknown-unit",
             reason: format!(
-                "the unit of column '{}' is unknown; state it with --columns '{}':UNIT ({})",
+                "the unit of column '{}' is unknown; state it with --columns \"'{}':UNIT\" ({})",
                 columns[latency].name,
                 columns[latency].name,
                 Unit::names()

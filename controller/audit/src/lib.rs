@@ -23,6 +23,7 @@ mod finding;
 mod header;
 mod layout;
 mod printed;
+mod records;
 mod report;
 mod scope;
 mod statistic;

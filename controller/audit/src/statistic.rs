@@ -220,17 +220,19 @@ pub(crate) fn percentile_bounds(values: &[f64], percent: f64) -> (f64, f64) {
     (at((position - 1e-9).floor()), at((position + 1e-9).ceil() + 1.0))
 }
 
-/// Computes a statistic of a column. `whole` are its rows if all are kept. `None` if the rows do not
-/// determine it.
+/// Computes a statistic of a column. `whole` are its rows if all are kept. Values that `are_exact`
+/// were not rounded. `None` if the rows do not determine it.
 pub(crate) fn compute(
     statistic: Statistic,
     column: &Column,
     whole: Option<&Sorted>,
+    are_exact: bool,
 ) -> Option<Computed> {
     let totals = &column.totals;
     let n = totals.count as f64;
     let rows = n + totals.missing as f64;
-    let step = totals.coarse_step();
+    let of_rows = |step: f64| if are_exact { 0.0 } else { step };
+    let step = of_rows(totals.coarse_step());
     if totals.count == 0 && statistic.dimension() != 0 {
         return None;
     }
@@ -239,7 +241,7 @@ pub(crate) fn compute(
         Statistic::Lost => Computed::exact(totals.missing as f64),
         Statistic::LossRatio => Computed::exact(totals.missing as f64 / rows.max(1.0)),
         Statistic::Sum | Statistic::Mean => {
-            let (low, high) = mean_errors(column);
+            let (low, high) = if are_exact { (0.0, 0.0) } else { mean_errors(column) };
             let scale = if statistic == Statistic::Sum { n } else { 1.0 };
             let value = totals.sum() / n * scale;
             let value = if statistic == Statistic::Sum { totals.sum() } else { value };
@@ -247,12 +249,12 @@ pub(crate) fn compute(
         }
         Statistic::Min => {
             let min = totals.min?;
-            let step = min.step;
+            let step = of_rows(min.step);
             Computed { value: min.value, low: min.value - step / 2.0, high: min.value + step }
         }
         Statistic::Max => {
             let max = totals.max?;
-            let step = max.step;
+            let step = of_rows(max.step);
             Computed { value: max.value, low: max.value - step / 2.0, high: max.value + step }
         }
         Statistic::Range => {
@@ -368,7 +370,7 @@ mod tests {
         let values = [1.0, 2.0, 4.0, 9.0];
         let column = column(&values, 0);
         let sorted = Sorted::of(values.to_vec());
-        let value = |statistic| compute(statistic, &column, Some(&sorted)).unwrap().value;
+        let value = |statistic| compute(statistic, &column, Some(&sorted), false).unwrap().value;
         assert_eq!(value(Statistic::Sum), 16.0);
         assert_eq!(value(Statistic::Mean), 4.0);
         assert_eq!(value(Statistic::Range), 8.0);
@@ -380,10 +382,10 @@ mod tests {
     #[test]
     fn rounded_rows_widen_the_mean_less_the_more_there_are() {
         let few = column(&[1.0, 2.0, 3.0], 0);
-        let wide = compute(Statistic::Mean, &few, None).unwrap();
+        let wide = compute(Statistic::Mean, &few, None, false).unwrap();
         assert!((wide.low - 1.5).abs() < 1e-9 && (wide.high - 3.0).abs() < 1e-9, "{wide:?}");
         let many: Vec<f64> = (0..10_000).map(|i| f64::from(i % 7)).collect();
-        let narrow = compute(Statistic::Mean, &column(&many, 0), None).unwrap();
+        let narrow = compute(Statistic::Mean, &column(&many, 0), None, false).unwrap();
         assert!(narrow.high - narrow.low < 0.6, "{narrow:?}");
     }
 }

@@ -406,6 +406,11 @@ impl Totals {
         self.steps().map(|(step, _)| step).fold(f64::INFINITY, f64::min)
     }
 
+    /// Largest step of a last digit.
+    pub fn coarsest_step(&self) -> f64 {
+        self.steps().map(|(step, _)| step).fold(0.0, f64::max)
+    }
+
     /// Most frequent exponent of the last digit, and the number of values with it.
     pub fn typical_exponent(&self) -> (i8, u64) {
         let (at, count) =
@@ -483,6 +488,8 @@ pub struct MalformedCell {
 pub struct StampComparison {
     /// Rows with all three cells.
     pub compared: u64,
+    /// Rows whose latency is the difference to the last digit.
+    pub exact: u64,
     /// Rows that disagree by more than rounding.
     pub different: u64,
     /// The first of these, at most [`MAX_LISTED_ROWS`].

@@ -172,7 +172,7 @@ fn closed_loop_is_found_and_open_loop_is_not() {
 fn clock_steps_are_found_at_their_rows() {
     let back = audit(&timed_text(&timed(60, |row, _| if row == 29 { -2_500.0 } else { 1_000.0 })));
     let step = find(&back, "clock-step");
-    assert_eq!((step.rows.as_slice(), step.value), ([31].as_slice(), Some(-2_500.0)));
+    assert_eq!((step.rows.as_slice(), step.value), ([31].as_slice(), Some(-3_500.0)));
     let forward =
         audit(&timed_text(&timed(60, |row, _| if row == 29 { 1_370.0 } else { 1_000.0 })));
     let step = find(&forward, "clock-step");
@@ -343,6 +343,56 @@ fn results_of_rows_before_rounding_are_no_contradiction() {
             }
         }
     }
+}
+
+#[test]
+fn sums_of_rows_that_were_not_rounded_are_exact() {
+    let rows = timed(13, |_, _| 1_000.0);
+    let sum: f64 = rows.iter().map(|(_, delay)| delay.round()).sum();
+    let printed =
+        |table: &str, sum: f64| audit_described(table, &format!("printed = {{ sum = {sum} }}"));
+    // Each latency is the difference of its times.
+    let table = timed_text(&rows);
+    assert_eq!(printed(&table, sum).serious, 0);
+    let report = printed(&table, sum + 1.0);
+    assert_eq!(find(&report, "sum-contradicts-rows").value, Some(sum));
+    let mean = audit_described(&table, &format!("printed = {{ mean = {:.0} }}", sum / 13.0 + 0.6));
+    assert_eq!(mean.serious, 1, "{:?}", mean.findings);
+    // Without times the rows may be rounded.
+    let alone = column("latency_ms", rows.iter().map(|(_, delay)| delay.round()), 0);
+    let report = printed(&alone, sum + 2.0);
+    assert_eq!((codes(&report), report.serious), (vec!["not-the-printed-sum"], 0));
+}
+
+#[test]
+fn sums_of_counts_are_exact() {
+    let counts = [548, 607, 666, 412, 590, 701, 388];
+    let total: u32 = counts.iter().sum();
+    let table = |name: &str, total: u32| {
+        counts.iter().enumerate().fold(format!("nr,{name}\n"), |text, (row, count)| {
+            format!("{text}{},{count}\n", row + 1)
+        }) + &format!("Total,{total}\n")
+    };
+    assert_eq!(audit(&table("packets", total)).findings, []);
+    let wrong = audit(&table("packets", total + 2));
+    assert_eq!(find(&wrong, "sum-contradicts-rows").value, Some(f64::from(total)));
+    assert_eq!(audit(&table("packets per second", total + 2)).serious, 0, "a rate may be rounded");
+}
+
+#[test]
+fn vague_explanations_are_not_certain() {
+    let rows = "145\n160\n146\n152\n139\n148\n155\n151\n150\n162\n144\n149\n150\n";
+    let report = audit_described(&format!("udp_ms\n{rows}"), "printed = { mean = 153.1 }");
+    let finding = find(&report, "mean-contradicts-rows");
+    assert!(!finding.message.contains("that is the mean without"), "{finding:?}");
+}
+
+#[test]
+fn results_without_a_finite_value_are_undecided() {
+    let rest = "[[printed]]\nname = \"ratio\"\nformula = \"mean(latency) / 0\"\nvalue = 1\n";
+    let report = audit_described("latency_ms\n10\n12\n14\n", rest);
+    let code = "result-contradicts-rows";
+    assert!(report.cannot_tell.iter().any(|one| one.code == code), "{report:?}");
 }
 
 #[test]

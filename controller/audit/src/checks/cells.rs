@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Found;
 use crate::finding::{Finding, counted, row_list};
-use crate::table::{Column, Content, MAX_LISTED_ROWS, Role, Table};
+use crate::table::{Column, Content, MAX_LISTED_ROWS, OddTime, Role, Table};
 
 /// Maximum number of malformed cells of a column that have a finding each.
 const MAX_SINGLE_FINDINGS: usize = 10;
@@ -12,6 +12,8 @@ const MAX_SINGLE_FINDINGS: usize = 10;
 const MIN_TYPICAL_SHARE: f64 = 0.75;
 /// Minimum number of times for a usual number of decimals.
 const MIN_TIMES: u64 = 4;
+/// Expected number of times without a fraction from which one is no surprise.
+const MIN_EXPECTED_WHOLE: f64 = 1e-3;
 /// Maximum number of rows that are compared for duplicates.
 const MAX_DUPLICATE_ROWS: usize = 100_000;
 
@@ -73,7 +75,7 @@ fn malformed(table: &Table, found: &mut Found) {
 }
 
 /// Times with another number of decimals than almost all of their column. More decimals are always
-/// an error; fewer only if the column prints trailing zeros.
+/// an error; fewer only if the column prints trailing zeros and no program prints times like that.
 fn odd_times(table: &Table, column: &Column, found: &mut Found) {
     let (typical, usual) = column.totals.typical_exponent();
     let count = column.totals.count;
@@ -92,6 +94,7 @@ fn odd_times(table: &Table, column: &Column, found: &mut Found) {
     if odd.len() as f64 > 0.1 * count as f64 + 1.0 {
         return;
     }
+    let resolution = resolution(column);
     for time in odd.into_iter().take(MAX_SINGLE_FINDINGS) {
         let decimals = |exponent: i8| u64::from((9 - i32::from(exponent)).max(0).unsigned_abs());
         let message = format!(
@@ -102,9 +105,59 @@ fn odd_times(table: &Table, column: &Column, found: &mut Found) {
             counted(decimals(time.exponent), "decimal"),
             decimals(typical)
         );
-        let finding = Finding::serious("malformed-timestamp", message);
+        let finding = if !drops_zeros(time.exponent, typical) {
+            Finding::serious("malformed-timestamp", message)
+        } else if is_explained(table, column, time, typical, resolution) {
+            continue;
+        } else {
+            let message = format!("{message}; its fraction may be lost");
+            Finding::note("short-timestamp", message)
+        };
         found.push(finding.rows([time.row]).column(&column.name).table(&table.name));
     }
+}
+
+/// Whether programs that drop a fraction of zeros, all of it or in groups of three digits, print
+/// some of a column's times like that.
+fn drops_zeros(exponent: i8, typical: i8) -> bool {
+    exponent > typical && exponent <= 9 && (exponent == 9 || exponent % 3 == 0 && typical % 3 == 0)
+}
+
+/// Exponent of ten, in nanoseconds, of the last digit of the kept times that is not always 0.
+fn resolution(column: &Column) -> i8 {
+    let nanos = |value: f64| column.origin.wrapping_add(value as i64);
+    let is_multiple = |power: i64| column.present().all(|value| nanos(value) % power == 0);
+    (0..9).find(|exponent| !is_multiple(10_i64.pow(*exponent as u32 + 1))).unwrap_or(9)
+}
+
+/// Whether a time without a fraction needs no other explanation than digits that are 0: its row's
+/// latency agrees, or one is expected among that number of times.
+fn is_explained(
+    table: &Table,
+    column: &Column,
+    time: &OddTime,
+    typical: i8,
+    resolution: i8,
+) -> bool {
+    if let Some(agrees) = agrees_with_latency(table, time, typical) {
+        return agrees;
+    }
+    let share = 10_f64.powi(i32::from(resolution.max(typical)) - i32::from(time.exponent));
+    column.totals.count as f64 * share > MIN_EXPECTED_WHOLE
+}
+
+/// Whether the latency of a row agrees with its times to the usual number of decimals.
+fn agrees_with_latency(table: &Table, time: &OddTime, typical: i8) -> Option<bool> {
+    let latency = table.by_role(Role::Latency)?;
+    let (sent, received) = (table.by_role(Role::Sent)?, table.by_role(Role::Received)?);
+    table.stamps.as_ref().filter(|_| table.is_whole())?;
+    let row = time.row as usize - 1;
+    let printed = *latency.values.get(row)? * latency.unit?.nanos();
+    let computed = received.values.get(row)? - sent.values.get(row)?;
+    let step = 10_f64.powi(i32::from(typical));
+    let tolerance = step + latency.totals.coarse_step() * latency.unit?.nanos();
+    let difference = (computed - printed).abs();
+    (!difference.is_nan()).then_some(difference <= tolerance)
 }
 
 /// Rows without a value; columns that lack the same rows have one finding.

@@ -1,6 +1,6 @@
 //! Detached clusters, as time-outs and retransmissions leave them, and values cut off at a maximum.
 
-use super::Found;
+use super::{Found, MIN_DECIDING_VALUES};
 use crate::finding::{Finding, counted, quantity};
 use crate::table::{Column, Role, Table};
 use crate::unit::Unit;
@@ -15,6 +15,10 @@ const MIN_GAP_SPACINGS: f64 = 8.0;
 const MIN_GAP_WIDTHS: f64 = 3.0;
 /// Minimum number of values in a cluster.
 const MIN_MEMBERS: u64 = 3;
+/// Minimum share of values of the lowest cluster for it to hold the usual delays.
+const MIN_USUAL_SHARE: f64 = 0.1;
+/// Shortest time-out that occurs several times in one delay, in milliseconds.
+const MIN_REPEATED_TIMEOUT: f64 = 200.0;
 /// Largest width of a cluster, relative to its middle.
 const MAX_WIDTH: f64 = 0.06;
 /// Probability that scattered long delays form a cluster by chance.
@@ -53,20 +57,22 @@ impl Cluster {
 
 pub(crate) fn check(table: &Table, found: &mut Found) {
     for column in table.measures() {
-        if column.totals.count < MIN_VALUES {
-            if column.role == Role::Latency && table.rows > 0 {
-                let text = format!("{} has fewer than {MIN_VALUES} values", column.name);
-                found.cannot_tell("time-out-cluster", &table.name, text);
+        let before = found.findings.len();
+        if column.totals.count >= MIN_VALUES {
+            let values = weighted(table, column);
+            if values.is_empty() || values[0].0 < 0.0 {
+                continue;
             }
-            continue;
+            let clusters = split(&values);
+            detached(table, column, &clusters, found);
+            cut_off(table, column, &values, found);
         }
-        let values = weighted(table, column);
-        if values.is_empty() || values[0].0 < 0.0 {
-            continue;
+        // So few values may be all of one cluster, or have none of another.
+        let is_undecided = column.totals.count < MIN_DECIDING_VALUES;
+        if is_undecided && found.findings.len() == before && column.role == Role::Latency {
+            let text = format!("{} has fewer than {MIN_DECIDING_VALUES} values", column.name);
+            found.cannot_tell("time-out-cluster", &table.name, text);
         }
-        let clusters = split(&values);
-        detached(table, column, &clusters, found);
-        cut_off(table, column, &values, found);
     }
 }
 
@@ -111,9 +117,19 @@ fn split(values: &[(f64, u64)]) -> Vec<Cluster> {
     clusters
 }
 
+/// The cluster of usual delays: the lowest one with a fair share of the values, because time-outs
+/// add to a delay and may be more frequent than it.
+fn usual(clusters: &[Cluster], n: u64) -> Option<Cluster> {
+    let is_frequent = |cluster: &&Cluster| {
+        cluster.count >= MIN_MEMBERS && cluster.count as f64 >= MIN_USUAL_SHARE * n as f64
+    };
+    let lowest = clusters.iter().find(is_frequent);
+    lowest.or_else(|| clusters.iter().max_by_key(|cluster| cluster.count)).copied()
+}
+
 fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Found) {
-    let Some(bulk) = clusters.iter().max_by_key(|cluster| cluster.count).copied() else { return };
     let n: u64 = clusters.iter().map(|cluster| cluster.count).sum();
+    let Some(bulk) = usual(clusters, n) else { return };
     let outside = n - bulk.count;
     let to_millis = column.unit.map(|unit| unit.to(Unit::Millis));
     let spread = bulk.width();
@@ -158,7 +174,7 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
         .collect();
     let timeout = to_millis.and_then(|scale| timeout(&members, bulk, scale));
     let unit = column.unit_name();
-    let mut report = |cluster: Cluster, named: Option<(f64, u32)>| {
+    let mut report = |cluster: Cluster, named: Option<Named>| {
         let place = format!(
             "{} of {} between {} and {}",
             counted(cluster.count, "value"),
@@ -167,17 +183,7 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
             quantity(cluster.high, unit)
         );
         let (code, message) = match named {
-            Some((millis, 1)) => (
-                "time-out-cluster",
-                format!("{place}: a cluster at {}, a usual time-out", quantity(millis, "ms")),
-            ),
-            Some((millis, times)) => (
-                "time-out-cluster",
-                format!(
-                    "{place}: a cluster at {times} times {}, a usual time-out",
-                    quantity(millis, "ms")
-                ),
-            ),
+            Some(named) => ("time-out-cluster", format!("{place}: {}", named.text())),
             None => (
                 "detached-cluster",
                 format!(
@@ -193,21 +199,42 @@ fn detached(table: &Table, column: &Column, clusters: &[Cluster], found: &mut Fo
         && let Some(scale) = to_millis
         && let Some(times) = multiple(bulk.middle() * scale, millis)
     {
-        report(bulk, Some((millis, times)));
+        report(bulk, Some(Named { millis, times, is_added: false }));
     } else if members.is_empty()
         && let Some(millis) = to_millis.and_then(|scale| lone_timeout(bulk, n, scale))
     {
-        report(bulk, Some((millis, 1)));
+        report(bulk, Some(Named { millis, times: 1, is_added: false }));
     }
     for cluster in members {
         let named = timeout.zip(to_millis).and_then(|(millis, scale)| {
             let middle = cluster.middle() * scale;
             // The packet's usual delay adds to the time-out.
-            let times = multiple(middle, millis)
-                .or_else(|| multiple(middle - bulk.middle() * scale, millis))?;
-            Some((millis, times))
+            let named = |times, is_added| Named { millis, times, is_added };
+            let added = || multiple(middle - bulk.middle() * scale, millis);
+            let whole = multiple(middle, millis).map(|times| named(times, false));
+            whole.or_else(|| added().map(|times| named(times, true)))
         });
         report(cluster, named);
+    }
+}
+
+/// The time-out that names a cluster.
+struct Named {
+    millis: f64,
+    times: u32,
+    /// Whether the usual delay is added to it.
+    is_added: bool,
+}
+
+impl Named {
+    fn text(&self) -> String {
+        let timeout = quantity(self.millis, "ms");
+        let times = if self.times == 1 { String::new() } else { format!("{} times ", self.times) };
+        if self.is_added {
+            format!("a cluster {times}{timeout}, a usual time-out, above the usual delays")
+        } else {
+            format!("a cluster at {times}{timeout}, a usual time-out")
+        }
     }
 }
 
@@ -262,6 +289,7 @@ fn multiple(millis: f64, timeout: f64) -> Option<u32> {
     const MAX_MULTIPLE: f64 = 4.0;
     let times = (millis / timeout).round();
     let is_near = (millis - times * timeout).abs() <= TIMEOUT_TOLERANCE * timeout * times;
+    let is_near = is_near && (times == 1.0 || timeout >= MIN_REPEATED_TIMEOUT);
     ((1.0..=MAX_MULTIPLE).contains(&times) && is_near).then_some(times as u32)
 }
 

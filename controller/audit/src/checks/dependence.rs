@@ -2,14 +2,14 @@
 
 use dwell_stats::effective_sample_size;
 
-use super::Found;
+use super::{Found, MIN_DECIDING_VALUES};
 use crate::finding::{Finding, quantity};
 use crate::table::{Column, Role, Table};
 
 /// Minimum number of values for a drift.
 const MIN_DRIFT_VALUES: usize = 10;
 /// Minimum number of values for autocorrelation and level shifts.
-const MIN_VALUES: usize = 20;
+const MIN_VALUES: usize = MIN_DECIDING_VALUES as usize;
 /// Maximum number of successive values for autocorrelation.
 const MAX_SUCCESSIVE: usize = 65_536;
 /// Maximum number of evenly spaced values for drift and shifts.
@@ -25,20 +25,26 @@ const MIN_SHIFT_SIGMAS: f64 = 3.5;
 
 pub(crate) fn check(table: &Table, found: &mut Found) {
     for column in table.measures() {
-        let all = column.values.len();
-        if column.totals.count < MIN_DRIFT_VALUES as u64 {
-            if column.role == Role::Latency && table.rows > 0 {
-                for code in ["autocorrelation", "drift"] {
-                    let text = format!("{} has fewer than {MIN_DRIFT_VALUES} values", column.name);
-                    found.cannot_tell(code, &table.name, text);
-                }
+        let before = found.findings.len();
+        series(table, column, found);
+        let is_undecided = column.totals.count < MIN_DECIDING_VALUES;
+        if is_undecided && column.role == Role::Latency && table.rows > 0 {
+            let text = format!("{} has fewer than {MIN_DECIDING_VALUES} values", column.name);
+            found.cannot_tell("autocorrelation", &table.name, text.clone());
+            if found.findings.len() == before {
+                found.cannot_tell("drift", &table.name, text);
             }
-            continue;
         }
+    }
+}
+
+fn series(table: &Table, column: &Column, found: &mut Found) {
+    if column.totals.count >= MIN_DRIFT_VALUES as u64 {
+        let all = column.values.len();
         let spaced: Vec<(f64, u64)> = spaced(table, column, all);
         let values: Vec<f64> = spaced.iter().map(|(value, _)| *value).collect();
         if values.windows(2).all(|pair| pair[0] == pair[1]) {
-            continue;
+            return;
         }
         let shift = level_shift(&values);
         match shift {
@@ -63,10 +69,6 @@ fn autocorrelation(table: &Table, column: &Column, found: &mut Found) {
     // Rows without a value are skipped: their neighbours still follow one another.
     let values: Vec<f64> = column.present().take(MAX_SUCCESSIVE).collect();
     if values.len() < MIN_VALUES {
-        if column.role == Role::Latency {
-            let text = format!("{} has fewer than {MIN_VALUES} values", column.name);
-            found.cannot_tell("autocorrelation", &table.name, text);
-        }
         return;
     }
     let ranks = ranks(&values);
@@ -79,8 +81,9 @@ fn autocorrelation(table: &Table, column: &Column, found: &mut Found) {
     let Some(effective) = effective_sample_size(&ranks) else { return };
     // The first correlation alone leaves at most this share.
     let by_first = (1.0 - correlation) / (1.0 + correlation);
-    let share = (effective / n as f64).min(by_first);
     let total = column.totals.count as f64;
+    // Values that rise throughout are one observation.
+    let share = (effective / n as f64).min(by_first).max(1.0 / total);
     let effective = (share * total).max(1.0).round();
     let message = format!(
         "successive values of {} are correlated ({correlation:.2}): the {total} values count as {effective} \

@@ -96,7 +96,7 @@ pub(crate) fn result(tables: &[Table], result: &PrintedFormula, found: &mut Foun
     let scope = TableScope { tables, table, unit: result.printed.unit };
     let name = table.map_or("", |table| table.name.as_str());
     let bounds = match result.expression.scalar(&scope) {
-        Ok(bounds) if !bounds.is_nan() => bounds,
+        Ok(bounds) if bounds.low.is_finite() && bounds.high.is_finite() => bounds,
         Ok(_) => {
             found.cannot_tell(code, name, format!("{}: {} has no value", result.name, result.text));
             return;

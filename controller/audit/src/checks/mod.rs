@@ -15,6 +15,9 @@ pub(crate) mod tick;
 
 use crate::finding::{CannotTell, Finding};
 
+/// Number of values below which a property that is not found is undecided, not absent.
+pub(crate) const MIN_DECIDING_VALUES: u64 = 20;
+
 /// What the checks of one audit found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {

@@ -3,6 +3,7 @@
 use super::{Found, stamps};
 use crate::document::PrintedStatistic;
 use crate::finding::{Finding, number, quantity};
+use crate::header;
 use crate::printed::{Printed, Reading};
 use crate::statistic::{
     Computed, Sorted, Statistic, compute, deviation, mean, nearest_rank, percentile_bounds,
@@ -42,6 +43,14 @@ pub(crate) fn check(table: &Table, printed: &[PrintedStatistic], found: &mut Fou
     consistency(table, printed, found);
 }
 
+/// Whether a column has counts, which no one rounds: by its name, whole numbers.
+fn is_count(column: &Column) -> bool {
+    column.content == Content::Number
+        && column.unit.is_none()
+        && column.totals.fine_step() >= 1.0
+        && header::is_count(&column.name)
+}
+
 /// A printed statistic and the column that it is about.
 struct Check<'a> {
     table: &'a Table,
@@ -52,6 +61,8 @@ struct Check<'a> {
     /// Factor from the column's unit to the printed one, and that unit.
     shown: (f64, &'static str),
     rows: Option<Sorted>,
+    /// Whether the values were not rounded.
+    are_exact: bool,
 }
 
 impl<'a> Check<'a> {
@@ -64,14 +75,14 @@ impl<'a> Check<'a> {
             _ if dimension == 1 => (1.0, column.unit_name()),
             _ => (1.0, ""),
         };
-        Self { table, column, printed, readings, shown, rows }
+        let are_exact = stamps::are_exact(table, column) || is_count(column);
+        Self { table, column, printed, readings, shown, rows, are_exact }
     }
 
     fn run(&self, found: &mut Found) {
         let statistic = self.printed.statistic;
         self.unsupported_percentile(found);
-        let computed = compute(statistic, self.column, self.rows.as_ref());
-        let Some(computed) = computed else {
+        let Some(computed) = self.computed() else {
             found.cannot_tell(
                 statistic.code(),
                 &self.table.name,
@@ -85,6 +96,15 @@ impl<'a> Check<'a> {
             return;
         }
         self.contradiction(computed, found);
+    }
+
+    fn computed(&self) -> Option<Computed> {
+        compute(self.printed.statistic, self.column, self.rows.as_ref(), self.are_exact)
+    }
+
+    /// Step of the rows' last digits; 0 if they were not rounded.
+    fn step(&self) -> f64 {
+        if self.are_exact { 0.0 } else { self.column.totals.mean_step() }
     }
 
     /// The printed value with its unit, if it has one.
@@ -146,7 +166,7 @@ impl<'a> Check<'a> {
         column.totals.add(1, &values, &exponents);
         let sorted = Sorted::of(values);
         let statistic = self.printed.statistic;
-        let Some(computed) = compute(statistic, &column, Some(&sorted)) else {
+        let Some(computed) = compute(statistic, &column, Some(&sorted), self.are_exact) else {
             return;
         };
         if self.agrees(computed.low, computed.high) {
@@ -173,30 +193,35 @@ impl<'a> Check<'a> {
 
     /// A difference that rounding permits but rarely causes.
     fn unlikely_rounding(&self, computed: Computed, found: &mut Found) {
-        if !matches!(self.printed.statistic, Statistic::Sum | Statistic::Mean) {
+        let is_sum = self.printed.statistic == Statistic::Sum;
+        if !(is_sum || self.printed.statistic == Statistic::Mean) {
             return;
         }
         let n = self.column.totals.count.max(1) as f64;
         let scale = if self.printed.statistic == Statistic::Sum { n } else { 1.0 };
-        let step = self.column.totals.mean_step();
+        let step = self.step();
         let likely = SIGMAS_OF_NOTE * 0.289 * step * scale / n.sqrt();
         // Rows that were cut shift the statistic by half a step.
         let cut = computed.value + step / 2.0 * scale;
-        if self.agrees(computed.value - likely, computed.value + likely)
-            || self.agrees(cut - likely, cut + likely)
-        {
+        let is_likely = self.agrees(computed.value - likely, computed.value + likely)
+            || self.agrees(cut - likely, cut + likely);
+        let (code, why) = if !is_likely {
+            ("unlikely-rounding", "rounded rows permit that, but rarely")
+        } else if is_sum && !self.agrees(computed.value, computed.value) {
+            ("not-the-printed-sum", "rows that were rounded after they were added permit that")
+        } else {
             return;
-        }
+        };
         let (factor, unit) = self.shown;
         let name = self.printed.statistic.name();
         let message = format!(
-            "the {name} of the printed rows of {} is {}, printed {}; rounded rows permit that, but rarely",
+            "the {name} of the printed rows of {} is {}, printed {}; {why}",
             self.column.name,
-            quantity(computed.value * factor, unit),
+            number(computed.value * factor, 6),
             self.printed_text()
         );
         let value = computed.value * factor;
-        let finding = Finding::note("unlikely-rounding", message).value(value, unit);
+        let finding = Finding::note(code, message).value(value, unit);
         found.push(self.complete(finding));
     }
 
@@ -227,7 +252,7 @@ impl<'a> Check<'a> {
     fn explanation(&self) -> Option<Slip> {
         let rows = self.rows.as_ref().filter(|rows| rows.values.len() >= 2)?;
         let (values, statistic) = (&rows.values, self.printed.statistic);
-        let step = self.column.totals.mean_step();
+        let step = self.step();
         let matches =
             |value: f64| !value.is_nan() && self.agrees(value - step / 2.0, value + step / 2.0);
         let slip = |text: &str| Some(Slip { code: None, text: text.to_owned() });
@@ -243,7 +268,7 @@ impl<'a> Check<'a> {
                     );
                     return Some(Slip { code: Some("mean-of-distinct-values"), text });
                 }
-                mean_slip(rows, self.table.rows, &matches)
+                mean_slip(rows, self.table.rows, self.is_precise(rows.mean()), &matches)
             }
             Statistic::Max => TRIMS.into_iter().find_map(|percent| {
                 let (low, high) = percentile_bounds(values, percent);
@@ -302,6 +327,17 @@ impl<'a> Check<'a> {
         known.or_else(|| self.inner_value(rows)).or_else(|| self.unit_slip())
     }
 
+    /// Whether the printed digits single out one of many possible slips: a value near the right one
+    /// is by chance the mean of some part of the rows.
+    fn is_precise(&self, right: f64) -> bool {
+        const MAX_WINDOW: f64 = 0.02;
+        let is_far = |reading: &Reading| {
+            let window = 1.5 * reading.step + self.step();
+            window <= MAX_WINDOW * (reading.value - right).abs()
+        };
+        self.readings.iter().any(is_far)
+    }
+
     /// A printed extreme that is another value of the rows.
     fn inner_value(&self, rows: &Sorted) -> Option<Slip> {
         let n = rows.values.len();
@@ -352,7 +388,7 @@ impl<'a> Check<'a> {
     /// A value in another unit.
     fn unit_slip(&self) -> Option<Slip> {
         let unit = self.column.unit.filter(|_| self.printed.statistic.dimension() == 1)?;
-        let computed = compute(self.printed.statistic, self.column, self.rows.as_ref())?;
+        let computed = self.computed()?;
         let stated = self.printed.printed.unit.unwrap_or(unit);
         let raw = &self.printed.printed.readings;
         Unit::ALL.into_iter().filter(|other| *other != stated).find_map(|other| {
@@ -380,7 +416,12 @@ struct Slip {
 }
 
 /// Slips of a mean.
-fn mean_slip(rows: &Sorted, all_rows: u64, matches: &dyn Fn(f64) -> bool) -> Option<Slip> {
+fn mean_slip(
+    rows: &Sorted,
+    all_rows: u64,
+    is_precise: bool,
+    matches: &dyn Fn(f64) -> bool,
+) -> Option<Slip> {
     let values = &rows.values;
     let n = values.len() as f64;
     let sum = rows.mean() * n;
@@ -400,19 +441,22 @@ fn mean_slip(rows: &Sorted, all_rows: u64, matches: &dyn Fn(f64) -> bool) -> Opt
     }
     let present: Vec<f64> = rows.rows.iter().copied().filter(|value| !value.is_nan()).collect();
     let without = |skip: usize| mean(&present[skip..]);
-    for skip in [1, 2, 5, 10] {
+    let that_is = if is_precise { "that is" } else { "that may be" };
+    let skipped: &[usize] = if is_precise { &[1, 2, 5, 10] } else { &[1] };
+    for skip in skipped.iter().copied() {
         if present.len() > skip + 1 && matches(without(skip)) {
             let rows =
                 if skip == 1 { "first row".to_owned() } else { format!("first {skip} rows") };
-            return slip(format!("that is the mean without the {rows}"));
+            return slip(format!("{that_is} the mean without the {rows}"));
         }
     }
     if matches(mean(&present[..present.len() - 1])) {
-        return slip("that is the mean without the last row".to_owned());
+        return slip(format!("{that_is} the mean without the last row"));
     }
     // The mean without the k largest values, as after removing outliers.
     let mut rest = sum;
-    for (k, value) in values.iter().rev().enumerate().take((values.len() / 10).max(2)) {
+    let most = if is_precise { (values.len() / 10).max(2) } else { 1 };
+    for (k, value) in values.iter().rev().enumerate().take(most) {
         rest -= value;
         let kept = n - (k + 1) as f64;
         if kept >= 1.0 && matches(rest / kept) {
@@ -421,7 +465,7 @@ fn mean_slip(rows: &Sorted, all_rows: u64, matches: &dyn Fn(f64) -> bool) -> Opt
             } else {
                 format!("{} largest values", k + 1)
             };
-            return slip(format!("that is the mean without the {count}"));
+            return slip(format!("{that_is} the mean without the {count}"));
         }
     }
     let (min, max) = (values[0], values[values.len() - 1]);

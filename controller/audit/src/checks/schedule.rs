@@ -1,7 +1,7 @@
 //! Closed-loop sending, and steps of the sender's clock.
 
-use super::Found;
-use crate::finding::{Finding, quantity, row_list};
+use super::{Found, MIN_DECIDING_VALUES};
+use crate::finding::{Finding, number, quantity, row_list};
 use crate::table::{Column, Content, Role, Table};
 
 /// Minimum number of pairs of rows.
@@ -75,6 +75,10 @@ fn closed_loop(table: &Table, sent: &Column, found: &mut Found) {
     let is_steady = correlation >= MIN_CORRELATION / 2.0 && ratio <= MAX_STEADY_RATIO;
     let is_closed = (is_correlated || is_steady) && waited >= 0.98;
     if !is_closed {
+        if (pairs.len() as u64) + 1 < MIN_DECIDING_VALUES {
+            let text = format!("fewer than {MIN_DECIDING_VALUES} rows with send times");
+            found.cannot_tell("closed-loop", &table.name, text);
+        }
         return;
     }
     let ends = |values: &[f64]| {
@@ -119,11 +123,11 @@ fn trimmed_variance(values: &[f64]) -> f64 {
 /// Send times that fall, or that leave a regular schedule for good.
 fn clock_steps(table: &Table, sent: &Column, found: &mut Found) {
     let values = &sent.values;
-    let mut falls: Vec<(u64, f64)> = Vec::new();
+    let mut falls: Vec<(usize, f64)> = Vec::new();
     let mut last = f64::NAN;
     for (index, value) in values.iter().copied().enumerate() {
         if value < last && (index == 0 || table.follows(index)) {
-            falls.push((table.row_number(index), value - last));
+            falls.push((index, value - last));
         }
         if !value.is_nan() {
             last = value;
@@ -135,63 +139,153 @@ fn clock_steps(table: &Table, sent: &Column, found: &mut Found) {
             "{} is not in order in {} of {} rows: the table is unsorted or joins several series",
             sent.name, total, sent.totals.count
         );
-        let rows = falls.iter().map(|(row, _)| *row);
+        let rows = falls.iter().map(|(index, _)| table.row_number(*index));
         let finding = Finding::note("unsorted-rows", message).value(total as f64, "").rows(rows);
         found.push(finding.column(&sent.name).table(&table.name));
         return;
     }
-    if let Some((row, size)) = falls.first().copied() {
-        let rows: Vec<u64> = falls.iter().map(|(row, _)| *row).collect();
+    let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // In a closed loop the wait after a reply is regular, not the gap.
+    let waits = || -> Option<Vec<f64>> {
+        let latencies = latencies(table, sent)?;
+        Some(gaps.iter().zip(&latencies).map(|(gap, latency)| gap - latency).collect())
+    };
+    let schedule = Schedule::of(&gaps).or_else(|| Schedule::of(&waits()?));
+    if let Some((index, gap)) = falls.first().copied() {
+        let row = table.row_number(index);
+        // Without the step the usual interval would have passed.
+        let late = schedule.as_ref().and_then(|schedule| schedule.lateness(index));
+        let size = late.unwrap_or(gap);
+        let rows: Vec<u64> = falls.iter().map(|(index, _)| table.row_number(*index)).collect();
+        let place = if rows.len() == 1 {
+            format!("row {row} by {}", quantity(-gap / 1e6, "ms"))
+        } else {
+            format!("{}, in row {row} by {}", row_list(&rows), quantity(-gap / 1e6, "ms"))
+        };
+        let from_usual = if late.is_some() {
+            format!(", a step of {} from the schedule", quantity(size / 1e6, "ms"))
+        } else {
+            String::new()
+        };
         let message = format!(
-            "{} falls in {}, in row {row} by {}: the clock was stepped, or a time is wrong",
-            sent.name,
-            row_list(&rows),
-            quantity(-size / 1e6, "ms")
+            "{} falls in {place}{from_usual}: the clock was stepped, or a time is wrong",
+            sent.name
         );
         let finding = Finding::note("clock-step", message).value(size / 1e6, "ms").rows(rows);
         found.push(finding.column(&sent.name).table(&table.name));
         return;
     }
-    if let Some((row, size)) = schedule_shift(table, sent) {
+    let Some(schedule) = schedule else { return };
+    let (row, size, message) = if let Some((row, size)) = schedule.shift(table) {
         let message = format!(
             "the schedule of {} is shifted by {} from row {row} on: the clock was stepped, or sending paused",
             sent.name,
             quantity(size / 1e6, "ms")
         );
-        let finding = Finding::note("clock-step", message).value(size / 1e6, "ms").rows([row]);
-        found.push(finding.column(&sent.name).table(&table.name));
+        (row, size, message)
+    } else if let Some((row, size)) = schedule.pause(table) {
+        let message = format!(
+            "{} is {} later than the schedule in row {row}, {} whole intervals: the clock was stepped, sending \
+             paused, or rows are missing",
+            sent.name,
+            quantity(size / 1e6, "ms"),
+            number(size / schedule.interval, 0)
+        );
+        (row, size, message)
+    } else {
+        return;
+    };
+    let finding = Finding::note("clock-step", message).value(size / 1e6, "ms").rows([row]);
+    found.push(finding.column(&sent.name).table(&table.name));
+}
+
+/// A schedule with one interval, and the gaps between its rows, or the waits after replies.
+struct Schedule {
+    gaps: Vec<f64>,
+    interval: f64,
+    /// Largest deviation from the interval that is no shift.
+    limit: f64,
+}
+
+impl Schedule {
+    /// The schedule with these gaps, in nanoseconds; `None` if nine in ten are not regular.
+    fn of(gaps: &[f64]) -> Option<Self> {
+        const MIN_GAPS: usize = 12;
+        let gaps = gaps[..gaps.len().min(MAX_ROWS)].to_vec();
+        let mut sorted: Vec<f64> = gaps.iter().copied().filter(|gap| !gap.is_nan()).collect();
+        if sorted.len() < MIN_GAPS {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let interval = sorted[sorted.len() / 2];
+        let mut distances: Vec<f64> = sorted.iter().map(|gap| (gap - interval).abs()).collect();
+        distances.sort_by(f64::total_cmp);
+        let noise = 1.483 * distances[distances.len() / 2];
+        let usual = distances[distances.len() * 9 / 10];
+        if interval <= 0.0 || noise > 0.02 * interval || usual > 0.05 * interval {
+            return None;
+        }
+        Some(Self { gaps, interval, limit: (20.0 * noise).max(0.1 * interval) })
+    }
+
+    /// How much later than the interval the row with this index follows the one before.
+    fn lateness(&self, index: usize) -> Option<f64> {
+        let gap = *self.gaps.get(index.checked_sub(1)?)?;
+        (!gap.is_nan()).then_some(gap - self.interval)
+    }
+
+    /// Whether the gaps on both sides of one are regular.
+    fn is_between_regular(&self, at: usize) -> bool {
+        /// Gaps on each side of a shift that must be regular.
+        const REGULAR_GAPS: usize = 3;
+        if at < REGULAR_GAPS || at + REGULAR_GAPS >= self.gaps.len() {
+            return false;
+        }
+        let mut sides =
+            self.gaps[at - REGULAR_GAPS..at].iter().chain(&self.gaps[at + 1..=at + REGULAR_GAPS]);
+        sides.all(|gap| (gap - self.interval).abs() <= self.limit / 2.0)
+    }
+
+    /// The first row from which the schedule is shifted by no whole interval, and by how much.
+    fn shift(&self, table: &Table) -> Option<(u64, f64)> {
+        // Lost rows leave whole intervals.
+        let beyond = |gap: f64| gap - self.interval * (gap / self.interval).round().max(1.0);
+        let is_shift = |at: &usize| {
+            beyond(self.gaps[*at]).abs() > self.limit
+                && self.is_between_regular(*at)
+                && table.follows(*at + 1)
+        };
+        let at = (0..self.gaps.len()).find(is_shift)?;
+        Some((table.row_number(at + 1), self.gaps[at] - self.interval))
+    }
+
+    /// The only row after a gap of several intervals, and how much later it is, unless numbers of
+    /// rows show that rows are missing. Without such numbers one lost row is likelier than a pause.
+    fn pause(&self, table: &Table) -> Option<(u64, f64)> {
+        const MIN_UNNUMBERED_INTERVALS: f64 = 1.5;
+        let is_long = |at: &usize| self.gaps[*at] > 1.5 * self.interval && table.follows(*at + 1);
+        let numbered = numbers_by_row(table);
+        let mut long = (0..self.gaps.len()).filter(is_long);
+        let at = match numbered {
+            // Rows are missing where the numbers have a gap as well.
+            Some((numbers, usual)) => long.find(|at| numbers[*at + 1] - numbers[*at] == usual)?,
+            None => {
+                let only = long.next().filter(|_| long.next().is_none())?;
+                let size = self.gaps[only] - self.interval;
+                Some(only).filter(|_| size > MIN_UNNUMBERED_INTERVALS * self.interval)?
+            }
+        };
+        self.is_between_regular(at)
+            .then(|| (table.row_number(at + 1), self.gaps[at] - self.interval))
     }
 }
 
-/// The first row from which a regular schedule is shifted by a part of its interval.
-fn schedule_shift(table: &Table, sent: &Column) -> Option<(u64, f64)> {
-    const MIN_GAPS: usize = 12;
-    /// Gaps on each side of a shift that must be regular.
-    const REGULAR_GAPS: usize = 3;
-    let values = &sent.values[..sent.values.len().min(MAX_ROWS)];
-    let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let mut sorted: Vec<f64> = gaps.iter().copied().filter(|gap| !gap.is_nan()).collect();
-    if sorted.len() < MIN_GAPS {
-        return None;
-    }
-    sorted.sort_by(f64::total_cmp);
-    let interval = sorted[sorted.len() / 2];
-    let mut distances: Vec<f64> = sorted.iter().map(|gap| (gap - interval).abs()).collect();
-    distances.sort_by(f64::total_cmp);
-    let noise = 1.483 * distances[distances.len() / 2];
-    // Nine in ten gaps are regular.
-    let usual = distances[distances.len() * 9 / 10];
-    if interval <= 0.0 || noise > 0.02 * interval || usual > 0.05 * interval {
-        return None;
-    }
-    let limit = (20.0 * noise).max(0.1 * interval);
-    let is_regular = |gap: f64| (gap - interval).abs() <= limit / 2.0;
-    // Lost rows leave whole intervals.
-    let beyond = |gap: f64| gap - interval * (gap / interval).round().max(1.0);
-    (REGULAR_GAPS..gaps.len().saturating_sub(REGULAR_GAPS)).find_map(|at| {
-        let shift = beyond(gaps[at]);
-        let sides = gaps[at - REGULAR_GAPS..at].iter().chain(&gaps[at + 1..=at + REGULAR_GAPS]);
-        let is_shift = shift.abs() > limit && sides.clone().all(|gap| is_regular(*gap));
-        (is_shift && table.follows(at + 1)).then(|| (table.row_number(at + 1), shift))
-    })
+/// The numbers of the rows, and their usual step; `None` without such a column.
+fn numbers_by_row(table: &Table) -> Option<(&[f64], f64)> {
+    let ids = table.by_role(Role::Id).filter(|column| column.content == Content::Number)?;
+    let mut steps: Vec<f64> = ids.values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    steps.sort_by(f64::total_cmp);
+    let usual = *steps.get(steps.len() / 2)?;
+    let rising = steps.iter().filter(|step| **step >= usual).count();
+    (usual > 0.0 && rising * 10 >= steps.len() * 9).then_some((ids.values.as_slice(), usual))
 }

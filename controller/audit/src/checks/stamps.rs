@@ -19,6 +19,22 @@ pub(crate) fn corrects_rows(table: &Table) -> bool {
     })
 }
 
+/// Minimum number of rows that show that latencies were computed from the printed times. Those of
+/// finer times agree by chance with probability 0.75 per row.
+const MIN_EXACT_ROWS: u64 = 12;
+
+/// Whether the latencies are received minus sent to the last digit, and so were not rounded. Single
+/// rows may be wrong.
+pub(crate) fn are_exact(table: &Table, column: &Column) -> bool {
+    table.stamps.as_ref().is_some_and(|stamps| {
+        column.role == Role::Latency
+            && stamps.compared >= MIN_EXACT_ROWS
+            && stamps.compared == column.totals.count
+            && stamps.exact + stamps.different == stamps.compared
+            && stamps.different * 10 <= stamps.compared
+    })
+}
+
 /// Kept values of a column; of latencies, single rows that contradict their timestamps are replaced
 /// by received minus sent.
 pub(crate) fn corrected(table: &Table, column: &Column) -> Vec<f64> {

@@ -1,12 +1,13 @@
 //! Quantisation: values that are multiples of a tick coarser than their printed digits.
 //!
 //! The phases of the values are tested at every tick size of a grid (Rayleigh's test of a
-//! periodogram). A tick must explain the values nearly completely, not only significantly, and the
-//! values must be on at least five different multiples: two clusters always have a common divisor.
+//! periodogram), and how close they are to one phase. A tick must explain the values nearly
+//! completely, not only significantly, and the values must be on at least five different multiples:
+//! two clusters always have a common divisor.
 
 use std::f64::consts::TAU;
 
-use super::Found;
+use super::{Found, MIN_DECIDING_VALUES};
 use crate::finding::{Finding, quantity};
 use crate::table::{Column, Table};
 use crate::unit::Unit;
@@ -27,8 +28,12 @@ const OVERSAMPLING: f64 = 6.0;
 const MAX_FREQUENCIES: usize = 100_000;
 /// Probability of a false tick in one column.
 const FALSE_ALARM: f64 = 5e-4;
-/// The same where most values repeat and none is beside another, which is evidence too.
-const LATTICE_FALSE_ALARM: f64 = 2e-2;
+/// Probability that the multiples of a tick alone are by chance as close to it.
+const MULTIPLES_FALSE_ALARM: f64 = 5e-2;
+/// Minimum number of different multiples where most values repeat and none is beside another.
+const MIN_LATTICE_MULTIPLES: usize = 4;
+/// Range of the values in ticks down to which close phases are looked for, at least.
+const MIN_LATTICE_SPAN: f64 = 100.0;
 /// Minimum tick in printed steps: values at every other step are no evidence.
 const MIN_TICK_STEPS: f64 = 2.5;
 /// Relative difference up to which the ticks of two tables are one.
@@ -43,6 +48,8 @@ pub(crate) struct Tick {
     pub(crate) residual: f64,
     /// Number of values.
     pub(crate) count: usize,
+    /// Two standard errors of the size, for values with any common offset.
+    pub(crate) error: f64,
 }
 
 /// A measured column with enough distinct values.
@@ -50,6 +57,8 @@ struct Candidate<'a> {
     table: &'a Table,
     column: &'a Column,
     values: Vec<f64>,
+    /// Step of the last printed digits.
+    step: f64,
     tick: Option<Tick>,
 }
 
@@ -68,18 +77,9 @@ pub(crate) fn check(tables: &[Table], found: &mut Found) {
         for column in table.measures() {
             let mut values = super::stamps::corrected(table, column);
             values.retain(|value| !value.is_nan());
-            let tick = find(&values, column.totals.fine_step());
-            if tick.is_none() && distinct(&values).len() < MIN_VALUES {
-                if table.rows > 0 && column.role == crate::table::Role::Latency {
-                    found.cannot_tell(
-                        "quantisation",
-                        &table.name,
-                        format!("{} has fewer than {MIN_VALUES} distinct values", column.name),
-                    );
-                }
-                continue;
-            }
-            candidates.push(Candidate { table, column, values, tick });
+            let step = printed_step(column);
+            let tick = find(&values, step);
+            candidates.push(Candidate { table, column, values, step, tick });
         }
     }
     spread(&mut candidates);
@@ -87,20 +87,88 @@ pub(crate) fn check(tables: &[Table], found: &mut Found) {
         pool(&mut candidates);
     }
     for candidate in &candidates {
-        let Some(tick) = candidate.tick else { continue };
+        let Some(tick) = candidate.tick else {
+            undecided(candidate, found);
+            continue;
+        };
         let (column, unit) = (candidate.column, candidate.column.unit_name());
         let message = format!(
-            "the {} values of {} are multiples of {}: the clock or the program has this tick \
+            "the {} values of {} are multiples of {}{}: the clock or the program has this tick \
              (mean distance from a multiple {:.3} ticks, 0.25 by chance)",
             tick.count,
             column.name,
             quantity(tick.size, unit),
+            tick.interval(unit),
             tick.residual
         );
         let finding = Finding::note("quantisation", message).value(tick.size, unit);
         found.push(finding.column(&column.name).table(&candidate.table.name));
     }
     joint(&candidates, found);
+}
+
+/// States that a latency has too few values to rule out a tick.
+fn undecided(candidate: &Candidate<'_>, found: &mut Found) {
+    let (table, column) = (candidate.table, candidate.column);
+    let text = if (candidate.values.len() as u64) < MIN_DECIDING_VALUES {
+        format!("{} has fewer than {MIN_DECIDING_VALUES} values", column.name)
+    } else if distinct(&candidate.values).len() < MIN_VALUES {
+        format!("{} has fewer than {MIN_VALUES} distinct values", column.name)
+    } else {
+        return;
+    };
+    if table.rows > 0 && column.role == crate::table::Role::Latency {
+        found.cannot_tell("quantisation", &table.name, text);
+    }
+}
+
+/// Step of the last printed digits. Of numbers with as many significant digits, large or small, it
+/// is that of the large ones, which are printed most coarsely.
+fn printed_step(column: &Column) -> f64 {
+    /// Values of a decade that are a smaller share do not count.
+    const MIN_SHARE: f64 = 0.05;
+    const MAX_INSPECTED: usize = 10_000;
+    let fine = column.totals.fine_step();
+    if column.totals.coarsest_step() <= fine {
+        return fine;
+    }
+    let mut decades: Vec<(i32, usize, f64)> = Vec::new();
+    let mut inspected = 0;
+    for value in column.present().filter(|value| *value != 0.0).take(MAX_INSPECTED) {
+        inspected += 1;
+        let decade = value.abs().log10().floor() as i32;
+        // A program may have dropped zeros at the end.
+        let mut step = fine;
+        while step < value.abs() && is_multiple(value, step * 10.0) {
+            step *= 10.0;
+        }
+        match decades.iter_mut().find(|(other, ..)| *other == decade) {
+            Some((_, count, finest)) => {
+                *count += 1;
+                *finest = finest.min(step);
+            }
+            None => decades.push((decade, 1, step)),
+        }
+    }
+    let is_frequent =
+        |(_, count, _): &&(i32, usize, f64)| *count as f64 >= MIN_SHARE * inspected as f64;
+    decades.iter().filter(is_frequent).map(|(.., step)| *step).fold(fine, f64::max)
+}
+
+fn is_multiple(value: f64, step: f64) -> bool {
+    let times = value / step;
+    (times - times.round()).abs() < 1e-6
+}
+
+impl Tick {
+    /// The interval of the size, for messages; empty for exact multiples.
+    fn interval(&self, unit: &str) -> String {
+        if self.error <= 0.0 {
+            return String::new();
+        }
+        let [low, high] = [self.size - self.error, self.size + self.error];
+        format!(" (between {} and {})", quantity(low, unit), quantity(high, unit))
+    }
 }
 
 /// Tests the ticks that were found in the tables without one.
@@ -111,9 +179,9 @@ fn spread(candidates: &mut [Candidate<'_>]) {
         .collect();
     for candidate in candidates.iter_mut().filter(|candidate| candidate.tick.is_none()) {
         let sizes = known.iter().map(|nanos| nanos / candidate.scale());
-        let step = candidate.column.totals.fine_step();
+        let min_size = candidate.step * MIN_TICK_STEPS;
         candidate.tick = sizes
-            .filter(|size| *size >= step * MIN_TICK_STEPS)
+            .filter(|size| *size >= min_size)
             .find_map(|size| confirmed(&candidate.values, size));
     }
 }
@@ -126,8 +194,7 @@ fn pool(candidates: &mut [Candidate<'_>]) {
     }
     let values: Vec<f64> =
         candidates.iter().flat_map(|candidate| candidate.values.iter().copied()).collect();
-    let step =
-        candidates.iter().map(|candidate| candidate.column.totals.fine_step()).fold(0.0, f64::max);
+    let step = candidates.iter().map(|candidate| candidate.step).fold(0.0, f64::max);
     let Some(tick) = find(&values, step) else { return };
     for candidate in candidates.iter_mut() {
         candidate.tick = confirmed(&candidate.values, tick.size);
@@ -173,10 +240,11 @@ fn joint(candidates: &[Candidate<'_>], found: &mut Found) {
     let names: Vec<&str> = members.iter().map(|candidate| candidate.table.name.as_str()).collect();
     let unit = first.column.unit_name();
     let message = format!(
-        "the {} values of {} have one tick of {} (mean distance from a multiple {:.3} ticks)",
+        "the {} values of {} have one tick of {}{} (mean distance from a multiple {:.3} ticks)",
         tick.count,
         names.join(", "),
         quantity(tick.size, unit),
+        tick.interval(unit),
         tick.residual
     );
     found.push(Finding::note("quantisation", message).value(tick.size, unit));
@@ -197,39 +265,145 @@ pub(crate) fn find(values: &[f64], step: f64) -> Option<Tick> {
         return None;
     }
     if let Some(tick) = exact(values, &sample, step) {
-        return Some(tick);
+        // Whole numbers printed as "12.0" are a format, not a tick.
+        let is_format = (tick.size - 1.0).abs() < 1e-9 && (step - 0.1).abs() < 1e-9;
+        return Some(tick).filter(|_| !is_format);
     }
-    if sample.len() < MIN_VALUES {
+    if sample.len() < MIN_LATTICE_MULTIPLES {
         return None;
     }
-    // From a quarter of the range down to where n phases fit by chance.
-    let largest = range / 4.0;
-    let span = if sample.len() < 100 { 2.0 * n } else { MAX_FREQUENCIES as f64 / OVERSAMPLING };
-    let smallest = (step * MIN_TICK_STEPS).max(range / span);
-    if smallest >= largest {
-        return None;
-    }
+    let is_lattice = is_lattice(values, step);
+    // From a part of the range down to where this number of phases fits by chance.
+    let least = if is_lattice { MIN_LATTICE_MULTIPLES } else { MIN_MULTIPLES };
+    let largest = range / (least as f64 - 1.2);
+    let [span, lattice_span] = if sample.len() < 100 {
+        [2.0 * n, (2.0 * n).max(MIN_LATTICE_SPAN)]
+    } else {
+        [MAX_FREQUENCIES as f64 / OVERSAMPLING; 2]
+    };
+    let smallest = |span: f64| (step * MIN_TICK_STEPS).max(range / span);
     let spacing = 1.0 / (range * OVERSAMPLING);
-    let [low, high] = [1.0 / largest, 1.0 / smallest];
-    let frequencies = (((high - low) / spacing) as usize + 1).min(MAX_FREQUENCIES);
-    let resultants = periodogram(&sample, low, spacing, frequencies);
+    let low = 1.0 / largest;
+    let frequencies = |span: f64| {
+        let high = 1.0 / smallest(span);
+        if high <= low {
+            return 0;
+        }
+        (((high - low) / spacing) as usize + 1).min(MAX_FREQUENCIES)
+    };
+    let resultants = periodogram(&sample, low, spacing, frequencies(lattice_span));
+    let size = |at: usize| 1.0 / (low + at as f64 * spacing);
+    let evidence = |fit: &Fit| fit.log_evidence(range, step, sample.len(), is_lattice);
+    let tight = (0..resultants.len())
+        .filter(|at| is_peak(&resultants, *at) && resultants[*at] >= MIN_RESULTANT)
+        .filter_map(|at| Fit::near(&sample, size(at)))
+        .filter(|fit| fit.multiples >= least && fit.size >= step * MIN_TICK_STEPS)
+        .min_by(|a, b| evidence(a).total_cmp(&evidence(b)))
+        .filter(|fit| evidence(fit) < 0.0);
+    if let Some(fit) = tight {
+        return refine_around(values, fit.size, &sample).filter(|tick| tick.residual < 0.12);
+    }
+    let tested = frequencies(span).min(resultants.len());
+    if sample.len() < MIN_VALUES || tested == 0 {
+        return None;
+    }
+    let resultants = &resultants[..tested];
     // Of nearly equal resultants the largest tick, because its divisors fit as well.
     let best = resultants.iter().copied().fold(0.0, f64::max);
     if best < MIN_RESULTANT {
         return None;
     }
     let at = resultants.iter().position(|resultant| *resultant >= best - 0.03)?;
-    let at = peak(&resultants, at);
+    let at = peak(resultants, at);
     let resultant = resultants[at];
     // Rayleigh: the square of the resultant times n is nearly exponential.
-    let chance = frequencies as f64 / OVERSAMPLING * 2.0 * (-n * resultant * resultant).exp();
-    let limit = if is_lattice(values, step) { LATTICE_FALSE_ALARM } else { FALSE_ALARM };
-    if chance > limit {
+    let chance = tested as f64 / OVERSAMPLING * 2.0 * (-n * resultant * resultant).exp();
+    if chance > FALSE_ALARM {
         return None;
     }
-    let tick = refine_around(values, 1.0 / (low + at as f64 * spacing), &sample)?;
+    let tick = refine_around(values, size(at), &sample)?;
     let multiples = multiples(&sample, tick.size);
     (multiples >= MIN_MULTIPLES && tick.residual < 0.12).then_some(tick)
+}
+
+/// A tick with an offset, fitted to values by least squares.
+#[derive(Clone, Copy, Debug)]
+struct Fit {
+    size: f64,
+    /// Largest minus smallest distance of a value from its multiple.
+    width: f64,
+    /// Number of different multiples.
+    multiples: usize,
+    /// Two standard errors of the size.
+    error: f64,
+}
+
+impl Fit {
+    /// Fits a tick near `size` to ascending values.
+    fn near(sample: &[f64], size: f64) -> Option<Self> {
+        const ROUNDS: usize = 3;
+        let n = sample.len() as f64;
+        let (mut size, mut offset) = (size, *sample.first()?);
+        let mut squares = 0.0;
+        for _ in 0..ROUNDS {
+            let number = |value: f64| ((value - offset) / size).round();
+            let mean_number = sample.iter().map(|value| number(*value)).sum::<f64>() / n;
+            let mean_value = crate::statistic::mean(sample);
+            let (mut products, mut numbers) = (0.0, 0.0);
+            for value in sample {
+                let at = number(*value) - mean_number;
+                products += at * (value - mean_value);
+                numbers += at * at;
+            }
+            if numbers <= 0.0 || products <= 0.0 {
+                return None;
+            }
+            (size, squares) = (products / numbers, numbers);
+            offset = mean_value - size * mean_number;
+        }
+        let number = |value: f64| ((value - offset) / size).round();
+        let (mut low, mut high, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
+        let (mut multiples, mut last) = (0, f64::NAN);
+        for value in sample {
+            let at = number(*value);
+            let distance = value - offset - size * at;
+            low = low.min(distance);
+            high = high.max(distance);
+            sum += distance * distance;
+            multiples += usize::from(at != last);
+            last = at;
+        }
+        let error = 2.0 * (sum / (n - 2.0).max(1.0) / squares).sqrt();
+        Some(Self { size, width: high - low, multiples, error })
+    }
+
+    /// Logarithm of the probability that `count` phases are by chance as close together for any
+    /// tick near this one. Two phases are fitted.
+    fn log_chance(&self, range: f64, step: f64, count: usize) -> f64 {
+        // Printed values cannot be closer.
+        let width = (self.width + 0.25 * step).max(step).min(self.size);
+        (range / self.size).ln() + (count as f64 - 2.0) * (width / self.size).ln()
+    }
+
+    /// Logarithm of the probability of a false tick relative to its limit; below 0 is a tick.
+    /// Distinct values are independent; because they may be in clusters, their multiples must be
+    /// unlikely too. Where values are apart and repeat, only their even spacing is left to chance.
+    fn log_evidence(&self, range: f64, step: f64, distinct: usize, is_lattice: bool) -> f64 {
+        let by_multiples =
+            self.log_chance(range, step, self.multiples) - MULTIPLES_FALSE_ALARM.ln();
+        if is_lattice {
+            return by_multiples;
+        }
+        let by_values = self.log_chance(range, step, distinct) + (2.0 * distinct as f64).ln();
+        by_multiples.max(by_values - FALSE_ALARM.ln())
+    }
+}
+
+/// Whether a resultant is not below its neighbours.
+fn is_peak(resultants: &[f64], at: usize) -> bool {
+    let before = at.checked_sub(1).map_or(0.0, |before| resultants[before]);
+    let after = resultants.get(at + 1).copied().unwrap_or(0.0);
+    resultants[at] >= before && resultants[at] > after
 }
 
 /// A tick of which all values are exact multiples in printed steps.
@@ -256,10 +430,6 @@ fn exact(values: &[f64], sample: &[f64], step: f64) -> Option<Tick> {
         return None;
     }
     let size = divisor as f64 * step;
-    // Whole numbers printed as "12.0" are a format, not a tick.
-    if divisor == 10 && (size - 1.0).abs() < 1e-9 {
-        return None;
-    }
     // A value agrees by chance with probability 1 / divisor. Repetitions of the most frequent value
     // are no evidence.
     let mut sorted = values.to_vec();
@@ -270,7 +440,7 @@ fn exact(values: &[f64], sample: &[f64], step: f64) -> Option<Tick> {
     if chance > FALSE_ALARM.ln() - 4.0 || multiples(sample, size) < MIN_EXACT_MULTIPLES {
         return None;
     }
-    Some(Tick { size, residual: 0.0, count: values.len() })
+    Some(Tick { size, residual: 0.0, count: values.len(), error: 0.0 })
 }
 
 /// Whether the values are few, far apart and mostly repeated.
@@ -344,7 +514,8 @@ fn refine_around(values: &[f64], size: f64, sample: &[f64]) -> Option<Tick> {
     });
     let offset_is_needed = from_zero.1 > with_offset.1.max(0.05) * 1.5 || largest > 200.0 * range;
     let (size, residual) = if offset_is_needed { with_offset } else { from_zero };
-    Some(Tick { size, residual, count: values.len() })
+    let error = Fit::near(sample, size).map_or(0.0, |fit| fit.error + (fit.size - size).abs());
+    Some(Tick { size, residual, count: values.len(), error })
 }
 
 /// The tick near `size` with the smallest mean distance, and that distance.
