@@ -31,10 +31,7 @@ const SOCKETS: &str = "/run/postgresql";
 /// Where the agent of an ordinary user has its spool, in the home.
 pub(crate) const SPOOL: &str = ".local/state/dwell-agent";
 
-/// Number of the user of the devices.
-pub(crate) const USER: u32 = 6_543;
-
-/// Gives a device this user, who has the home, and no spool of an installed agent.
+/// Gives a device a user of its own, who has the home, and no spool of an installed agent.
 const ORDINARY_USER: &str = "
 mkdir /tmp/lib /root/.ssh
 mount --bind /tmp/lib /var/lib
@@ -214,12 +211,12 @@ impl Reader {
         wait_until("rows of 10 s", has_row);
     }
 
-    /// A file in the working directory; empty if there is none.
+    /// A file in the working directory; empty if it is missing.
     pub(crate) fn file(&self, name: &str) -> String {
         fs::read_to_string(self.work.join(name)).unwrap_or_default()
     }
 
-    /// A file in the home of a device; empty if there is none.
+    /// A file in the home of a device; empty if it is missing.
     pub(crate) fn remote_file(&self, node: &str, name: &str) -> String {
         fs::read_to_string(self.home(node).join(name)).unwrap_or_default()
     }
