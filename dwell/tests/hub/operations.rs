@@ -12,10 +12,13 @@ use serde_json::Value;
 
 use crate::fixture::{object, repository, stdout, wait_until};
 use crate::guide::{BusGuide, Guide, assert_all_listed};
-use crate::reader::{NODES, PAIRS, Reader, USER, blocks, sent};
+use crate::reader::{NODES, PAIRS, Reader, blocks, sent};
 
 /// The document.
 const DOCUMENT: &str = "docs/fleet-operations.md";
+
+/// Number of the user of the devices.
+const USER: u32 = 6_543;
 
 /// Migrations of the version of the hub's database from which the test upgrades.
 const OLD_MIGRATIONS: [&str; 3] = [
