@@ -1,4 +1,4 @@
-# Targets for developers. `make help` lists them; CI runs `make test`.
+# Targets for developers. `make help` lists them; CI runs `make test`, `make test-guests` and `make test-arm`.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -21,7 +21,7 @@ BINARIES := target/release/dwell target/release/dwell-node target/release/dwell-
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build soft-aes run test firmware setup-firmware test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
+.PHONY: help build soft-aes run test firmware setup-firmware test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web bench-fleet install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -189,6 +189,9 @@ bench-reflect: setup-packages build target/release/creflect target/release/pingp
 
 bench-web: setup-packages build ## load the web controller, and measure whether watching disturbs experiments; list the goals missed
 	@target/release/web $(ARGS)
+
+bench-fleet: setup-packages build ## load a hub with 10,000 agents, a backlog, a node's spool and pages of a large fleet; list the goals missed
+	@target/release/fleet $(ARGS)
 
 target/release/creflect: bench/c/reflect.c
 	@mkdir -p $(@D)

@@ -1,13 +1,14 @@
 //! Benchmarks that drive the real binaries from outside. `roundtrip` repeats a published experiment
 //! with a plan; `rtt`, `pace`, `relay` and `reflect` compare dwell with other programs in labs of two
 //! or three nodes; `data` measures the handling of samples; `hostile` attacks reflectors; `web` loads
-//! the web controller. All use the
+//! the web controller; `fleet` loads a hub with the records of many agents. All but `fleet` use the
 //! command line and JSON output only. `judge` compares them in pairs and decides on goals.
 
 #![forbid(unsafe_code)]
 
 mod echo;
 mod first_figure;
+mod http_client;
 mod interrupt;
 mod lab;
 mod machine;
@@ -17,6 +18,7 @@ mod summary;
 mod table;
 
 pub mod data;
+pub mod fleet;
 pub mod hostile;
 pub mod judge;
 pub mod pace;

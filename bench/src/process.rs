@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dwell_io::process::{self, end_with_parent};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use crate::Interrupt;
 
@@ -72,7 +72,16 @@ enum Line {
 
 impl Server {
     /// Starts `command` and waits for a line with `ready`, if given, on either output.
-    pub fn start(mut command: Command, ready: Option<&str>) -> Result<Self> {
+    pub fn start(command: Command, ready: Option<&str>) -> Result<Self> {
+        Self::start_within(command, ready, GRACE_PERIOD)
+    }
+
+    /// Like [`Self::start`], with another time-out.
+    pub fn start_within(
+        mut command: Command,
+        ready: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Self> {
         let what = describe(&command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = OwnedChild::spawn(&mut command, &what, process::Signal::Kill)?;
@@ -86,9 +95,34 @@ impl Server {
         }
         let mut server = Self { child, lines, what, stdout: String::new(), talk: String::new() };
         if let Some(ready) = ready {
-            server.await_line(ready)?;
+            server.await_line(ready, timeout)?;
         }
         Ok(server)
+    }
+
+    /// Waits for a process that ends by itself. Returns its standard output.
+    ///
+    /// # Errors
+    /// It failed, did not end in time, or an interrupt came.
+    pub fn finish(mut self, timeout: Duration, interrupt: &Interrupt) -> Result<String> {
+        let deadline = Instant::now() + timeout;
+        let status = loop {
+            if let Some(status) = self.child.0.try_wait()? {
+                break status;
+            }
+            if interrupt.came() {
+                bail!("interrupted");
+            }
+            if Instant::now() > deadline {
+                bail!("{} did not end within {timeout:?}", self.what);
+            }
+            thread::sleep(POLL_INTERVAL);
+        };
+        self.drain();
+        if !status.success() {
+            bail!("{} failed ({status}): {}", self.what, self.talk.trim());
+        }
+        Ok(std::mem::take(&mut self.stdout))
     }
 
     /// Returns the process id.
@@ -107,8 +141,8 @@ impl Server {
         Ok(std::mem::take(&mut self.stdout))
     }
 
-    fn await_line(&mut self, ready: &str) -> Result<()> {
-        let deadline = Instant::now() + GRACE_PERIOD;
+    fn await_line(&mut self, ready: &str, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -121,7 +155,7 @@ impl Server {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("{} did not print '{ready}' within {GRACE_PERIOD:?}", self.what)
+                    bail!("{} did not print '{ready}' within {timeout:?}", self.what)
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("{} ended at its start: {}", self.what, self.talk.trim())
@@ -200,6 +234,16 @@ fn forward(pipe: impl Read, mut hand_on: impl FnMut(String) -> bool) {
         }
         line.clear();
     }
+}
+
+/// Raises the limit of descriptors of this process, and of those that it starts.
+pub(crate) fn raise_descriptors(wanted: u64) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|soft| soft < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")?;
+    }
+    Ok(())
 }
 
 /// Formats the command line.

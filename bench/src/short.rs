@@ -16,7 +16,7 @@ use crate::lab::sibling;
 use crate::{Interrupt, Machine};
 
 /// Benches and their arguments. Six rounds are the fewest that support a 95 % interval.
-const BENCHES: [(&str, &[&str]); 8] = [
+const BENCHES: [(&str, &[&str]); 9] = [
     ("rtt", &["--rounds", "6", "--count", "5000"]),
     ("data", &["--rounds", "6", "--trials", "100"]),
     ("relay", &["--rounds", "6", "--turns", "1", "--count", "30"]),
@@ -25,6 +25,25 @@ const BENCHES: [(&str, &[&str]); 8] = [
     ("reflect", &["--rounds", "6", "--count", "5000", "--probes", "500"]),
     ("hostile", &["--count", "2000000"]),
     ("web", &["--rounds", "6", "--count", "3000", "--seconds", "10"]),
+    ("fleet", &FLEET),
+];
+
+/// Arguments of the short form of `fleet`.
+const FLEET: [&str; 14] = [
+    "--agents",
+    "300",
+    "--seconds",
+    "30",
+    "--messages",
+    "4000",
+    "--rounds",
+    "6",
+    "--spool",
+    "30",
+    "--nodes",
+    "40",
+    "--requests",
+    "20",
 ];
 
 /// Run the short form of every bench and print one table

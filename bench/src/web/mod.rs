@@ -1,7 +1,6 @@
 //! The web controller under load: requests, event streams, memory, the page of a large run, and whether
 //! watching an experiment disturbs it.
 
-mod client;
 mod goals;
 
 use std::fs::OpenOptions;
@@ -15,15 +14,15 @@ use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use dwell_node_cli::{Exit, Failure};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::data::corpus;
 use crate::first_figure::first_figure_ms;
+use crate::http_client::{Client, Watchers, open_stream};
 use crate::judge::{conclude, table};
 use crate::lab::sibling;
+use crate::process::raise_descriptors;
 use crate::{Interrupt, Machine, Server};
-use client::{Client, Watchers, open_stream};
 use goals::{Measured, Round, Watched, judge};
 
 /// Requests per second to the API, and the connections that send them.
@@ -305,14 +304,4 @@ fn requests(address: SocketAddr, seconds: u64, interrupt: &Interrupt) -> Result<
     let (errors, mut delays) = results.into_inner().unwrap_or_else(|error| error.into_inner());
     delays.sort_by(f64::total_cmp);
     Ok((errors, delays))
-}
-
-/// Raises the limit of descriptors of this process.
-fn raise_descriptors(wanted: u64) -> Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|soft| soft < wanted) {
-        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")?;
-    }
-    Ok(())
 }

@@ -1,10 +1,13 @@
 //! Answers to questions of nodes: their receipts and their schedule.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dwell_hub::store::{HubStore, HubTransaction};
-use dwell_hub::{HubError, NodeId, newest_schedule};
-use dwell_rollup::{Answer, Incarnation, Name, Question, RangeSet};
+use dwell_hub::{HubError, NodeId, Source, schedule_of};
+use dwell_rollup::{Answer, Incarnation, MAX_ANSWER_LEN, Name, Question, RangeSet};
+
+/// Number of incarnations whose receipts are read at once. Those of one have at most 800 KB as text.
+const INCARNATIONS_BATCH: usize = 20;
 
 /// Reads answers from the store.
 #[derive(Debug, Default)]
@@ -13,8 +16,28 @@ pub(crate) struct Answerer {
     nodes: HashMap<Name, NodeId>,
 }
 
+/// The receipts of an answer.
+#[derive(Clone, Debug, Default)]
+struct Receipts {
+    sets: BTreeMap<Incarnation, RangeSet>,
+    /// Length of their text in bytes.
+    len: usize,
+}
+
+impl Receipts {
+    /// Adds those of an incarnation, if a message has space for them.
+    fn add(&mut self, incarnation: Incarnation, set: RangeSet) {
+        let len = self.len + set.to_string().len();
+        if !set.is_empty() && len <= MAX_ANSWER_LEN {
+            self.sets.insert(incarnation, set);
+            self.len = len;
+        }
+    }
+}
+
 impl Answerer {
-    /// Answers questions from one state of the store, in their order.
+    /// Answers questions from one state of the store, in their order. A node sends again what is not in the
+    /// answer, so nothing is lost without sets that it has no space for.
     pub(crate) fn answer(
         &mut self,
         store: &mut dyn HubStore,
@@ -26,28 +49,46 @@ impl Answerer {
             let nodes = transaction.nodes()?.into_iter();
             self.nodes = nodes.map(|node| (node.name, node.id)).collect();
         }
-        questions.iter().map(|question| self.one(&mut *transaction, question)).collect()
+        let receipts = self.receipts(&mut *transaction, questions)?;
+        let newest = transaction.newest_version()?;
+        let answer = |(question, receipts): (&Question, Receipts)| {
+            let version = newest.filter(|version| question.schedule_version != Some(*version));
+            let schedule = match version {
+                Some(version) => {
+                    Some(schedule_of(&mut *transaction, version, &question.node)?.to_json())
+                }
+                None => None,
+            };
+            Ok(Answer { node: question.node.clone(), receipts: receipts.sets, schedule })
+        };
+        questions.iter().zip(receipts).map(answer).collect()
     }
 
-    fn one(
+    /// Reads the receipts of the incarnations that are asked about.
+    fn receipts(
         &self,
         transaction: &mut dyn HubTransaction,
-        question: &Question,
-    ) -> Result<Answer, HubError> {
-        let mut receipts = BTreeMap::new();
-        // A node without a number has no committed record.
-        if let Some(node) = self.nodes.get(&question.node)
-            && !question.incarnations.is_empty()
-        {
-            let states = transaction.incarnations_of(*node)?.into_iter();
-            let asked = states.filter(|(of, _)| question.incarnations.contains(of));
-            receipts.extend(asked.map(|(incarnation, state)| (incarnation, state.receipts)));
+        questions: &[Question],
+    ) -> Result<Vec<Receipts>, HubError> {
+        let mut receipts = vec![Receipts::default(); questions.len()];
+        let mut wanted = Vec::new();
+        for (at, question) in questions.iter().enumerate() {
+            // A node without a number has no committed record.
+            let Some(node) = self.nodes.get(&question.node) else { continue };
+            let incarnations: BTreeSet<Incarnation> =
+                question.incarnations.iter().copied().collect();
+            let sources =
+                incarnations.into_iter().map(|incarnation| Source { node: *node, incarnation });
+            wanted.extend(sources.map(|source| (at, source)));
         }
-        let newest = newest_schedule(transaction, &question.node)?;
-        let schedule = newest
-            .filter(|newest| question.schedule_version != Some(newest.version))
-            .map(|newest| newest.to_json());
-        Ok(Answer { node: question.node.clone(), receipts, schedule })
+        for part in wanted.chunks(INCARNATIONS_BATCH) {
+            let sources: Vec<Source> = part.iter().map(|(_, source)| *source).collect();
+            let states = transaction.incarnations(&sources)?;
+            for ((at, source), state) in part.iter().zip(states) {
+                receipts[*at].add(source.incarnation, state.receipts);
+            }
+        }
+        Ok(receipts)
     }
 }
 
@@ -57,7 +98,6 @@ pub(crate) fn encode(mut answer: Answer) -> (String, Option<String>) {
         return (json, None);
     }
     let schedule = answer.schedule.take();
-    // A node sends again what is not in the answer, so nothing is lost without the longest sets.
     loop {
         match answer.to_json() {
             Ok(json) => return (json, schedule),
@@ -91,10 +131,41 @@ pub(crate) fn receipts_messages(
 
 #[cfg(test)]
 mod tests {
+    use dwell_hub::{IncarnationState, SqliteStore};
+
     use super::*;
 
     fn sparse(count: u64) -> RangeSet {
         (0..count).map(|number| 1_000_000_000_000 + 2 * number).collect()
+    }
+
+    #[test]
+    fn answer_reads_what_fits_of_the_incarnations_in_the_question() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = SqliteStore::open(dir.path()).unwrap();
+        let node: Name = "a".parse().unwrap();
+        let mut transaction = store.begin().unwrap();
+        let number = transaction.add_nodes(std::slice::from_ref(&node)).unwrap()[0];
+        let state = |count| IncarnationState { receipts: sparse(count), ..Default::default() };
+        let states = [(1, 20_000), (2, 20_000), (3, 20_000), (4, 20_000), (5, 20_000), (6, 10)];
+        let states = states.map(|(incarnation, count)| {
+            (Source { node: number, incarnation: Incarnation(incarnation) }, state(count))
+        });
+        transaction.set_incarnations(&states).unwrap();
+        transaction.commit().unwrap();
+        let mut ask = |incarnations: &[u64]| {
+            let incarnations = incarnations.iter().copied().map(Incarnation).collect();
+            let question = Question { node: node.clone(), incarnations, schedule_version: None };
+            let answers = Answerer::default().answer(&mut store, &[question]).unwrap();
+            let receipts = &answers[0].receipts;
+            receipts.iter().map(|(of, set)| (of.0, set.range_count())).collect::<Vec<_>>()
+        };
+        assert_eq!(ask(&[6, 3, 3, 9]), [(3, 20_000), (6, 10)]);
+        let fits = ask(&[1, 2, 3, 4, 5, 6]);
+        assert!(
+            fits.len() < 6 && fits.contains(&(1, 20_000)) && fits.contains(&(6, 10)),
+            "{fits:?}"
+        );
     }
 
     #[test]

@@ -1,59 +1,76 @@
 //! Questions of nodes: admitted one per node at a time, and answered from the store.
 
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Instant;
 
 use dwell_hub::HubError;
-use dwell_rollup::{Answer, Name, Question, Subject, inbox_prefix};
-use futures_util::StreamExt;
+use dwell_rollup::{Answer, MAX_QUESTION_LEN, Name, Question, Subject, inbox_prefix};
 use tokio::task::JoinHandle;
 
 use crate::answer::{Answerer, encode};
-use crate::error::chain;
+use crate::error::{BusError, chain};
 use crate::event::BusEvent;
 use crate::hub::{Context, RETRY_INTERVAL, SharedStore, Stop};
+use crate::inbound::{Inbound, Subscription};
+use crate::protocol::Received;
+use crate::question_queue::{Asked, QuestionQueue};
 use crate::rate_limit::RateLimit;
 
 /// Group of the subscription: one hub answers each question.
 const HUBS: &str = "hubs";
 
-/// A question and the subject of its answer.
-struct Asked {
-    question: Question,
-    reply: async_nats::Subject,
-}
-
 type Answered = (Answerer, Vec<Asked>, Result<Vec<Answer>, HubError>);
 
 /// Answers until the hub is to stop.
 pub(crate) async fn answer_questions(context: &Context<'_>, mut stop: Stop) {
+    let (subject, mut reported) = (Subject::Ask.of_all(), String::new());
+    let subscription =
+        Subscription { subject: &subject, group: Some(HUBS), max_payload: MAX_QUESTION_LEN };
     while !stop.is_requested() {
-        let subject = Subject::Ask.of_all();
-        match context.client.queue_subscribe(subject, HUBS.to_owned()).await {
-            Ok(questions) => answer_from(context, questions, &mut stop).await,
-            Err(error) => (context.report)(BusEvent::Waiting(chain(&error))),
+        let opened = tokio::select! {
+            opened = Inbound::open(&context.hub.address, subscription) => opened,
+            () = stop.requested() => return,
+        };
+        match opened {
+            Ok(questions) => {
+                reported.clear();
+                answer_from(context, questions, &mut stop).await;
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                if reason != reported {
+                    (context.report)(event_of(&error));
+                    reported = reason;
+                }
+            }
         }
         stop.sleep(RETRY_INTERVAL).await;
     }
 }
 
-async fn answer_from(
-    context: &Context<'_>,
-    mut questions: async_nats::Subscriber,
-    stop: &mut Stop,
-) {
-    let (mut limit, mut waiting) = (RateLimit::default(), BTreeMap::<Name, Asked>::new());
+fn event_of(error: &BusError) -> BusEvent {
+    match error {
+        BusError::Receive(reason) if reason.to_lowercase().contains("permission") => {
+            BusEvent::Refused(reason.clone())
+        }
+        error => BusEvent::Waiting(error.to_string()),
+    }
+}
+
+/// Answers until the connection ends, or the hub is to stop.
+async fn answer_from(context: &Context<'_>, mut questions: Inbound, stop: &mut Stop) {
+    let (mut limit, mut waiting) = (RateLimit::default(), QuestionQueue::default());
     let mut answerer = Some(Answerer::default());
     let mut job: Option<JoinHandle<Answered>> = None;
     let mut has_failed = false;
     loop {
-        if job.is_none()
-            && !waiting.is_empty()
-            && let Some(answerer) = answerer.take()
-        {
-            let asked = std::mem::take(&mut waiting).into_values().collect();
-            job = Some(start(context, answerer, asked));
+        if job.is_none() {
+            let asked = waiting.take(Instant::now());
+            if !asked.is_empty()
+                && let Some(answerer) = answerer.take()
+            {
+                job = Some(start(context, answerer, asked));
+            }
         }
         let finished = async {
             match &mut job {
@@ -64,10 +81,10 @@ async fn answer_from(
         tokio::select! {
             () = stop.requested() => return,
             message = questions.next() => {
-                let Some(message) = message else { return };
-                if let Some((node, asked)) = admit(message, &mut limit) {
-                    context.asked.borrow_mut().insert(node.clone());
-                    waiting.insert(node, asked);
+                let Ok(message) = message else { return };
+                if let Some(asked) = admit(message, &mut limit, Instant::now()) {
+                    context.asked.borrow_mut().insert(asked.question.node.clone());
+                    waiting.add(asked);
                 }
             }
             finished = finished => {
@@ -95,15 +112,19 @@ async fn answer_from(
 
 /// Returns a question that may be answered. Its answer goes to the node itself only: the hub may publish
 /// to subjects that a node may not.
-fn admit(message: async_nats::Message, limit: &mut RateLimit) -> Option<(Name, Asked)> {
+fn admit(message: Received, limit: &mut RateLimit, at: Instant) -> Option<Asked> {
     let (Subject::Ask, node) = Subject::parse(&message.subject)? else { return None };
-    let reply = message.reply?;
-    let is_own = reply.strip_prefix(&inbox_prefix(&node)).is_some_and(|rest| rest.starts_with('.'));
-    if !is_own || !limit.admit(&node, Instant::now()) {
+    let reply = message.reply.filter(|reply| is_inbox_of(&node, reply))?;
+    if !limit.admit(&node, at) {
         return None;
     }
     let question = Question::from_json(&message.payload, &node).ok()?;
-    Some((node, Asked { question, reply }))
+    Some(Asked { question, reply, at })
+}
+
+/// Whether a reply subject is one of a node's own.
+fn is_inbox_of(node: &Name, reply: &str) -> bool {
+    reply.strip_prefix(&inbox_prefix(node)).is_some_and(|rest| rest.starts_with('.'))
 }
 
 fn start(context: &Context<'_>, mut answerer: Answerer, asked: Vec<Asked>) -> JoinHandle<Answered> {
@@ -119,7 +140,7 @@ fn start(context: &Context<'_>, mut answerer: Answerer, asked: Vec<Asked>) -> Jo
 }
 
 async fn reply(context: &Context<'_>, asked: Vec<Asked>, answers: Vec<Answer>) {
-    for (Asked { question, reply }, answer) in asked.into_iter().zip(answers) {
+    for (Asked { question, reply, .. }, answer) in asked.into_iter().zip(answers) {
         let (json, schedule) = encode(answer);
         let _ = context.client.publish(reply, json.into()).await;
         if let Some(schedule) = schedule {

@@ -13,10 +13,10 @@ use crate::keys::{PublicKey, public_key_of};
 use crate::permissions::HUB_INBOX;
 
 /// Time for one attempt to connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between the signs of life that detect a dead connection.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Maximum time between attempts to connect again.
 const MAX_RECONNECT_INTERVAL: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
 ///
 /// # Errors
 /// The URL is invalid, or has a user name or password. Such a URL is not part of the error.
-fn parse_address(url: &str) -> Result<ServerAddr, BusError> {
+pub(crate) fn parse_address(url: &str) -> Result<ServerAddr, BusError> {
     if url.contains('@') {
         return Err(BusError::UserInfo);
     }

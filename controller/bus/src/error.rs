@@ -70,6 +70,9 @@ pub enum BusError {
         /// The public key of the hub.
         key: String,
     },
+    /// The connection that receives from nodes failed.
+    #[error("cannot receive from nats-server: {0}")]
+    Receive(String),
     /// JetStream is not available.
     #[error(
         "nats-server does not answer about stream {STREAM}: {0}; give the hub's account JetStream and \
@@ -98,13 +101,17 @@ pub enum BusError {
 impl BusError {
     /// Whether the server may be available later without another configuration.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::JetStream(_))
+        matches!(self, Self::Unreachable { .. } | Self::JetStream(_) | Self::Receive(_))
     }
 
     /// Whether a hub that has received before tries again: the fault began while it worked, such as a full
-    /// disk of the server, so the configuration need not be wrong.
+    /// disk of the server or a file that is being replaced, so the configuration need not be wrong.
     pub(crate) fn is_transient_for_working_hub(&self) -> bool {
-        self.is_transient() || matches!(self, Self::Create { .. } | Self::Settings(_))
+        let is_later = matches!(
+            self,
+            Self::Create { .. } | Self::Settings(_) | Self::File { .. } | Self::Seed(_)
+        );
+        is_later || self.is_transient()
     }
 }
 

@@ -49,6 +49,14 @@ pub enum BusEvent {
         /// Number of messages since the last report.
         count: u64,
     },
+    /// Acknowledgements of the server on the subject of a node, which another node named for them; they
+    /// are removed. Reported at most once in 10 min for each node.
+    OfServer {
+        /// The node.
+        node: Name,
+        /// Number of messages since the last report.
+        count: u64,
+    },
     /// A schedule was sent to nodes.
     Schedule {
         /// Its version.
@@ -87,6 +95,11 @@ impl fmt::Display for BusEvent {
             Self::NoNode { subject, count } => {
                 write!(f, "{count} messages on subjects of no node, such as {subject}, are removed")
             }
+            Self::OfServer { node, count } => write!(
+                f,
+                "{node}: {count} acknowledgements of nats-server for messages of another node are removed: \
+                 a key is misused; find it in the trace of nats-server, and revoke it"
+            ),
             Self::Schedule { version, nodes } => {
                 write!(f, "schedule version {version} sent to {nodes} nodes")
             }

@@ -10,7 +10,7 @@ use async_nats::{ClientError, Event, ServerError};
 use dwell_hub::Rules;
 use dwell_hub::store::HubStore;
 use dwell_rollup::Name;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::announce::announce;
 use crate::ask::answer_questions;
@@ -49,6 +49,7 @@ pub struct BusHub {
 /// What all loops share.
 pub(crate) struct Context<'a> {
     pub(crate) hub: &'a BusHub,
+    /// Publishes, and uses the JetStream API. What nodes publish arrives by connections of its receivers.
     pub(crate) client: async_nats::Client,
     /// Scheme, host and port of the server, for messages.
     pub(crate) server: String,
@@ -58,8 +59,6 @@ pub(crate) struct Context<'a> {
     pub(crate) asked: RefCell<BTreeSet<Name>>,
     /// Reported faults of nodes.
     pub(crate) log_limit: RefCell<LogLimit>,
-    /// A new connection to the server.
-    pub(crate) reconnected: Notify,
 }
 
 /// Whether the hub is to stop; every loop has a copy.
@@ -127,7 +126,6 @@ async fn run_loops(
         report,
         asked: RefCell::new(BTreeSet::new()),
         log_limit: RefCell::default(),
-        reconnected: Notify::new(),
     };
     let beside = async {
         tokio::join!(
@@ -189,7 +187,6 @@ async fn follow_events(context: &Context<'_>, mut events: mpsc::UnboundedReceive
                 refused.clear();
                 if std::mem::take(&mut is_lost) {
                     (context.report)(BusEvent::Reconnected);
-                    context.reconnected.notify_one();
                 }
             }
             Event::ServerError(ServerError::Other(text))

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod acknowledgement;
 mod announce;
 mod answer;
 mod ask;
@@ -15,10 +16,14 @@ mod connect;
 mod error;
 mod event;
 mod hub;
+mod inbound;
 mod key_file;
 mod keys;
 mod log_limit;
 mod permissions;
+mod protocol;
+mod pull;
+mod question_queue;
 mod rate_limit;
 mod receive;
 mod server_config;

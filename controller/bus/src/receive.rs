@@ -4,35 +4,31 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull;
-use async_nats::jetstream::{AckKind, Message};
 use dwell_hub::{Committed, Delivery, HubError, Rules, ingest};
 use dwell_rollup::{Incarnation, Name, RangeSet, Subject};
-use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
+use crate::acknowledgement::{Acknowledgement, REDELIVERY_DELAY, is_of_server};
 use crate::answer::receipts_messages;
 use crate::error::{BusError, chain};
 use crate::event::BusEvent;
 use crate::hub::{Context, RETRY_INTERVAL, SharedStore, Stop, now_ns};
-use crate::stream::{PULL_BATCH, PULL_BYTES};
+use crate::pull::{Delivered, PULL_BATCH, PULL_BYTES, Pull, PullError};
 
 /// Time after the first message of a batch at which it is stored.
 const BATCH_TIME: Duration = Duration::from_millis(100);
 
-/// Time after which messages that the database did not store are delivered again, to any hub.
-const REDELIVERY_DELAY: Duration = Duration::from_secs(2);
-
 /// Reasons of messages to the log that have an event of their own.
 const DEFERRED: &str = "deferred";
 const NO_NODE: &str = "no node";
+const OF_SERVER: &str = "acknowledgements";
 
 /// Why a batch ended.
 enum End {
     /// It is complete.
     Complete,
     /// No more messages come this way.
-    Interrupted(Option<String>),
+    Interrupted(PullError),
     /// The hub is to stop.
     Stopped,
 }
@@ -43,46 +39,59 @@ enum End {
 /// The stream cannot be used as it is. After the first success, such faults are waited for instead.
 pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(), BusError> {
     let (mut reported, mut has_failed, mut has_received) = (String::new(), false, false);
+    let mut is_announced = false;
     while !stop.is_requested() {
         let opened = tokio::select! {
-            opened = context.queue.receive() => opened,
+            opened = open(context) => opened,
             () = stop.requested() => return Ok(()),
         };
-        let reason = match opened {
-            Ok((messages, waiting)) => {
-                let server = context.server.clone();
-                (context.report)(BusEvent::Receiving { server, waiting });
+        match opened {
+            Ok((pull, waiting)) => {
+                if !is_announced {
+                    let server = context.server.clone();
+                    (context.report)(BusEvent::Receiving { server, waiting });
+                }
                 reported.clear();
                 has_received = true;
-                receive_from(context, messages, &mut stop, &mut has_failed).await
+                let ended = receive_from(context, pull, &mut stop, &mut has_failed).await;
+                is_announced = matches!(ended, Some(PullError::Unanswered));
             }
             Err(error)
                 if error.is_transient() || has_received && error.is_transient_for_working_hub() =>
             {
-                Some(error.to_string())
+                is_announced = false;
+                let reason = error.to_string();
+                if reason != reported {
+                    (context.report)(BusEvent::Waiting(reason.clone()));
+                    reported = reason;
+                }
             }
             Err(error) => return Err(error),
-        };
-        if let Some(reason) = reason {
-            if reason != reported {
-                (context.report)(BusEvent::Waiting(reason.clone()));
-                reported = reason;
-            }
-            stop.sleep(RETRY_INTERVAL).await;
         }
+        stop.sleep(RETRY_INTERVAL).await;
     }
     Ok(())
 }
 
-/// Receives until the messages end, and returns why; `None` without a failure.
+/// Begins to receive. Returns also the number of messages in the stream.
+async fn open(context: &Context<'_>) -> Result<(Pull, u64), BusError> {
+    let waiting = context.queue.prepare().await?;
+    let pull = Pull::open(&context.hub.address, context.client.new_inbox()).await?;
+    Ok((pull, waiting))
+}
+
+/// Receives until no more messages come, and returns why; `None` if the hub is to stop.
 async fn receive_from(
     context: &Context<'_>,
-    mut messages: pull::Stream,
+    mut pull: Pull,
     stop: &mut Stop,
     has_failed: &mut bool,
-) -> Option<String> {
+) -> Option<PullError> {
     loop {
-        let (batch, end) = next_batch(context, &mut messages, stop).await;
+        let (batch, end) = next_batch(&mut pull, stop).await;
+        if matches!(end, End::Complete) {
+            pull.request();
+        }
         if !batch.is_empty() {
             store(context, batch, stop, has_failed).await;
         }
@@ -90,87 +99,76 @@ async fn receive_from(
             End::Complete => {}
             End::Interrupted(reason) => {
                 // What already arrived need not come again.
-                let rest = take_ready(&mut messages);
+                let rest = pull.close().await;
                 if !rest.is_empty() {
                     store(context, rest, stop, has_failed).await;
                 }
-                return reason;
+                return Some(reason);
             }
             End::Stopped => {
-                release(messages).await;
+                // Another hub need not wait for what is not stored. The server cannot deliver it here.
+                for message in pull.close().await {
+                    acknowledge(context, message, Acknowledgement::Returned).await;
+                }
                 return None;
             }
         }
     }
 }
 
+async fn acknowledge(context: &Context<'_>, message: Delivered, by: Acknowledgement) {
+    // One that is lost costs a duplicate.
+    let _ = context.client.publish(message.ack, by.text().into()).await;
+}
+
 /// Collects messages until there are many, or for a short time after the first one.
-async fn next_batch(
-    context: &Context<'_>,
-    messages: &mut pull::Stream,
-    stop: &mut Stop,
-) -> (Vec<Message>, End) {
+async fn next_batch(pull: &mut Pull, stop: &mut Stop) -> (Vec<Delivered>, End) {
     let (mut batch, mut bytes, mut deadline) = (Vec::new(), 0, None::<Instant>);
     while batch.len() < PULL_BATCH && bytes < PULL_BYTES {
         let next = async {
             match deadline {
-                Some(deadline) => timeout_at(deadline, messages.next()).await.ok(),
-                None => Some(messages.next().await),
+                Some(deadline) => timeout_at(deadline, pull.next()).await.ok(),
+                None => Some(pull.next().await),
             }
         };
         let next = tokio::select! {
             biased;
             () = stop.requested() => return (batch, End::Stopped),
             next = next => next,
-            () = context.reconnected.notified() => return (batch, End::Interrupted(None)),
         };
         match next {
-            Some(Some(Ok(message))) => {
+            Some(Ok(message)) => {
                 bytes += message.payload.len();
                 batch.push(message);
                 deadline.get_or_insert_with(|| Instant::now() + BATCH_TIME);
             }
-            Some(Some(Err(error))) => {
-                return (batch, End::Interrupted(Some(chain(&error))));
-            }
-            Some(None) => return (batch, End::Interrupted(None)),
+            Some(Err(error)) => return (batch, End::Interrupted(error)),
             None => break,
         }
     }
     (batch, End::Complete)
 }
 
-/// Gives back what was received and not stored, so that another hub need not wait for it.
-async fn release(mut messages: pull::Stream) {
-    let unstored = take_ready(&mut messages);
-    // Without this subscription, the server cannot deliver them here once more.
-    drop(messages);
-    for message in unstored {
-        let _ = message.ack_with(AckKind::Nak(None)).await;
-    }
-}
-
-/// Messages that have arrived.
-fn take_ready(messages: &mut pull::Stream) -> Vec<Message> {
-    std::iter::from_fn(|| messages.next().now_or_never()??.ok()).take(PULL_BATCH).collect()
-}
-
 /// Stores a batch, acknowledges its messages and sends receipts.
-async fn store(context: &Context<'_>, batch: Vec<Message>, stop: &mut Stop, has_failed: &mut bool) {
-    let (of_nodes, others): (Vec<_>, Vec<_>) = batch
-        .into_iter()
-        .map(|message| (node_of(&message), message))
-        .partition(|(node, _)| node.is_some());
-    for (_, message) in others {
-        let is_due =
-            context.log_limit.borrow_mut().count("", NO_NODE, 1, Instant::now().into_std());
-        if let Some((_, count)) = is_due {
-            (context.report)(BusEvent::NoNode { subject: message.subject.to_string(), count });
+async fn store(
+    context: &Context<'_>,
+    batch: Vec<Delivered>,
+    stop: &mut Stop,
+    has_failed: &mut bool,
+) {
+    let mut received: Vec<(Name, Delivered)> = Vec::new();
+    for message in batch {
+        match node_of(&message) {
+            Some(node) if !is_of_server(&message.payload) => received.push((node, message)),
+            node => {
+                report_removed(context, node, &message.subject);
+                acknowledge(context, message, Acknowledgement::Removed).await;
+            }
         }
-        let _ = message.ack_with(AckKind::Term).await;
     }
-    let received: Vec<(Name, Message)> =
-        of_nodes.into_iter().filter_map(|(node, message)| Some((node?, message))).collect();
+    if received.is_empty() {
+        return;
+    }
     let (store, rules) = (SharedStore::clone(&context.hub.store), context.hub.rules);
     let stored = tokio::task::spawn_blocking(move || {
         let outcome = ingest_messages(&store, &received, &rules);
@@ -185,35 +183,52 @@ async fn store(context: &Context<'_>, batch: Vec<Message>, stop: &mut Stop, has_
             if std::mem::take(has_failed) {
                 (context.report)(BusEvent::DatabaseWorks);
             }
-            // An acknowledgement that is lost costs a duplicate.
             for (_, message) in received {
-                let _ = message.ack_with(AckKind::Ack).await;
+                acknowledge(context, message, Acknowledgement::Stored).await;
             }
             report_counts(context, &committed);
-            send_receipts(context, committed.receipts).await;
+            send_receipts(context, committed).await;
         }
         Err(error) => {
             if !std::mem::replace(has_failed, true) {
                 (context.report)(BusEvent::DatabaseFailed(chain(&error)));
             }
             for (_, message) in received {
-                let _ = message.ack_with(AckKind::Nak(Some(REDELIVERY_DELAY))).await;
+                acknowledge(context, message, Acknowledgement::ReturnedForLater).await;
             }
             stop.sleep(REDELIVERY_DELAY).await;
         }
     }
 }
 
-fn node_of(message: &Message) -> Option<Name> {
+fn node_of(message: &Delivered) -> Option<Name> {
     match Subject::parse(&message.subject)? {
         (Subject::Up, node) => Some(node),
         _ => None,
     }
 }
 
+/// Reports a message without records.
+fn report_removed(context: &Context<'_>, node: Option<Name>, subject: &str) {
+    let (mut limit, now) = (context.log_limit.borrow_mut(), Instant::now().into_std());
+    match node {
+        Some(node) => {
+            if let Some((_, count)) = limit.count(node.as_str(), OF_SERVER, 1, now) {
+                (context.report)(BusEvent::OfServer { node, count });
+            }
+        }
+        None => {
+            if let Some((_, count)) = limit.count("", NO_NODE, 1, now) {
+                let subject = subject.to_owned();
+                (context.report)(BusEvent::NoNode { subject, count });
+            }
+        }
+    }
+}
+
 fn ingest_messages(
     store: &SharedStore,
-    received: &[(Name, Message)],
+    received: &[(Name, Delivered)],
     rules: &Rules,
 ) -> Result<Committed, HubError> {
     let arrival_ns = now_ns();
@@ -245,11 +260,16 @@ fn report_counts(context: &Context<'_>, committed: &Committed) {
     }
 }
 
-/// Sends each node its receipts. A lost one is repaired by the next, or by a question.
-async fn send_receipts(context: &Context<'_>, receipts: BTreeMap<(Name, Incarnation), RangeSet>) {
+/// Sends each node the ranges of its receipts that have records of the batch. A lost message is repaired by
+/// the next, or by a question.
+async fn send_receipts(context: &Context<'_>, committed: Committed) {
+    let Committed { receipts, receipted, .. } = committed;
     let mut nodes: BTreeMap<Name, BTreeMap<Incarnation, RangeSet>> = BTreeMap::new();
-    for ((node, incarnation), set) in receipts {
-        nodes.entry(node).or_default().insert(incarnation, set);
+    for (key, numbers) in receipted {
+        if let Some(set) = receipts.get(&key) {
+            let (node, incarnation) = key;
+            nodes.entry(node).or_default().insert(incarnation, set.ranges_with(&numbers));
+        }
     }
     for (node, receipts) in nodes {
         for message in receipts_messages(&node, receipts) {

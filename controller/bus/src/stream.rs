@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::Client;
-use async_nats::jetstream::consumer::pull::{self, Config as ConsumerConfig};
+use async_nats::jetstream::consumer::pull::Config as ConsumerConfig;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{
@@ -30,16 +30,6 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Maximum number of messages that are delivered and not acknowledged, of all hubs.
 const MAX_ACK_PENDING: i64 = 10_000;
 
-/// Messages that a hub holds before it stores them, and bytes of them.
-pub(crate) const PULL_BATCH: usize = 500;
-pub(crate) const PULL_BYTES: usize = 8 << 20;
-
-/// Time that a request for messages is valid.
-const PULL_EXPIRY: Duration = Duration::from_secs(30);
-
-/// Time between the server's signs of life without messages.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-
 /// Time for an answer of JetStream.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -58,12 +48,11 @@ impl Queue {
         Self { context, max_bytes }
     }
 
-    /// Creates stream and consumer, or checks them, and begins to receive. Returns also the number of
-    /// messages in the stream.
+    /// Creates stream and consumer, or checks them. Returns the number of messages in the stream.
     ///
     /// # Errors
     /// [`BusError`] with a remedy.
-    pub(crate) async fn receive(&self) -> Result<(pull::Stream, u64), BusError> {
+    pub(crate) async fn prepare(&self) -> Result<u64, BusError> {
         let wanted = wanted(self.max_bytes.unwrap_or(DEFAULT_STREAM_BYTES));
         let stream = match self.context.get_stream(STREAM).await {
             Ok(stream) => {
@@ -85,15 +74,7 @@ impl Queue {
             .await
             .map_err(|error| BusError::JetStream(chain(&error)))?;
         check_consumer(&consumer.cached_info().config)?;
-        let messages = consumer
-            .stream()
-            .max_messages_per_batch(PULL_BATCH)
-            .max_bytes_per_batch(PULL_BYTES)
-            .expires(PULL_EXPIRY)
-            .heartbeat(HEARTBEAT)
-            .messages();
-        let messages = messages.await.map_err(|error| BusError::JetStream(chain(&error)))?;
-        Ok((messages, waiting))
+        Ok(waiting)
     }
 
     async fn check(&self, found: &Info, wanted: &Config) -> Result<(), BusError> {

@@ -59,6 +59,8 @@ impl Default for Rules {
 pub struct Committed {
     /// All receipts of the incarnations in the batch, by node.
     pub receipts: BTreeMap<(Name, Incarnation), RangeSet>,
+    /// Sequence numbers of records of the batch that have receipts, by node.
+    pub receipted: BTreeMap<(Name, Incarnation), RangeSet>,
     /// What was done with the records, by node.
     pub counts: BTreeMap<Name, Counts>,
     /// Reasons of bad records, with their nodes.
@@ -316,6 +318,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn finish(mut self) -> Result<Committed, HubError> {
         self.number_streams()?;
         self.load_states()?;
+        let identities = self.identities();
         for ArrivedBad { node, name, arrival_ns, raw, reason, version, identity } in
             std::mem::take(&mut self.bad)
         {
@@ -347,12 +350,33 @@ impl<'a> Batch<'a> {
             if let Some(arrival_ns) = self.last_arrivals.get(name) {
                 self.transaction.count(*node, &counts, *arrival_ns)?;
             }
-            for (source, state) in states.iter().filter(|(source, _)| source.node == *node) {
-                let key = (name.clone(), source.incarnation);
-                self.committed.receipts.insert(key, state.receipts.clone());
+        }
+        let names: BTreeMap<NodeId, &Name> =
+            self.names.iter().map(|(name, node)| (*node, name)).collect();
+        for (source, state) in states {
+            let Some(name) = names.get(&source.node) else { continue };
+            let key = ((*name).clone(), source.incarnation);
+            let of_batch = identities.get(&source).into_iter().flatten().copied();
+            let receipted: RangeSet =
+                of_batch.filter(|number| state.receipts.contains(*number)).collect();
+            if !receipted.is_empty() {
+                self.committed.receipted.insert(key.clone(), receipted);
             }
+            self.committed.receipts.insert(key, state.receipts);
         }
         Ok(self.committed)
+    }
+
+    /// Sequence numbers of all records of the batch.
+    fn identities(&self) -> BTreeMap<Source, Vec<u64>> {
+        let records = self.arrived.iter().map(|of| (of.node, &of.record.identity));
+        let bad = self.bad.iter().filter_map(|of| Some((of.node, of.identity.as_ref()?)));
+        let mut numbers: BTreeMap<Source, Vec<u64>> = BTreeMap::new();
+        for (node, Identity { incarnation, sequence, .. }) in records.chain(bad) {
+            let source = Source { node, incarnation: *incarnation };
+            numbers.entry(source).or_default().push(*sequence);
+        }
+        numbers
     }
 
     /// Finds the numbers of all streams of the batch.

@@ -305,11 +305,22 @@ pub fn newest_schedule(
     node: &Name,
 ) -> Result<Option<NodeSchedule>, HubError> {
     let Some(version) = transaction.newest_version()? else { return Ok(None) };
+    schedule_of(transaction, version, node).map(Some)
+}
+
+/// Returns the part of a node in a version of the schedule; empty for a node that it does not name.
+///
+/// # Errors
+/// The database failed.
+pub fn schedule_of(
+    transaction: &mut dyn HubTransaction,
+    version: u64,
+    node: &Name,
+) -> Result<NodeSchedule, HubError> {
     let Some(json) = transaction.node_schedule(version, node)? else {
-        return Ok(Some(NodeSchedule { version, node: node.clone(), entries: Vec::new() }));
+        return Ok(NodeSchedule { version, node: node.clone(), entries: Vec::new() });
     };
-    let part = NodeSchedule::from_json(json.as_bytes());
-    part.map(Some).map_err(|error| HubError::stored("schedule", error))
+    NodeSchedule::from_json(json.as_bytes()).map_err(|error| HubError::stored("schedule", error))
 }
 
 #[cfg(test)]

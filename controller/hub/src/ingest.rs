@@ -47,13 +47,13 @@ pub fn ingest(
     Ok(committed)
 }
 
-/// Stores kept records of versions that this dwell knows now. Those without a place stay kept. Returns
-/// the number of the others.
+/// Stores kept records of versions that this dwell knows now. Those without a place stay kept, and so does a
+/// second one with the same identity, which may be kept without a receipt. Returns the number of the others.
 ///
 /// # Errors
 /// The database failed. A later call continues.
 pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result<u64, HubError> {
-    let (mut stored, mut after) = (0, 0);
+    let (mut stored, mut after, mut taken) = (0, 0, BTreeSet::new());
     loop {
         let mut transaction = store.begin()?;
         let kept = transaction.unknown_versions(after, UNKNOWN_BATCH)?;
@@ -63,7 +63,9 @@ pub fn store_unknown_versions(store: &mut dyn HubStore, rules: &Rules) -> Result
         let mut decoded = Vec::new();
         for bad in kept {
             let node = nodes.iter().find(|node| node.id == bad.node);
-            if let (Some(node), Ok(record)) = (node, (rules.decode)(&bad.raw)) {
+            if let (Some(node), Ok(record)) = (node, (rules.decode)(&bad.raw))
+                && taken.insert((bad.node, record.identity.incarnation, record.identity.sequence))
+            {
                 decoded.push((node.name.clone(), bad, record));
             }
         }

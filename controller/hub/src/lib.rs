@@ -36,7 +36,7 @@ mod window_update;
 
 pub use batch::{Committed, Rules};
 pub use clock::accept_clock;
-pub use collect::{CollectError, Collector, NodeSpool, Round, newest_schedule};
+pub use collect::{CollectError, Collector, NodeSpool, Round, newest_schedule, schedule_of};
 pub use coverage::{ExpectedProbes, FleetHistory};
 pub use dating::{ClockPairing, is_plausible};
 pub use error::{Cause, HubError};

@@ -123,8 +123,9 @@ pub struct Question {
 pub struct Answer {
     /// The node.
     pub node: Name,
-    /// All committed sequence numbers of each incarnation. In the answer to a [`Question`], an
-    /// incarnation that is missing has none.
+    /// Committed sequence numbers of incarnations. In the answer to a [`Question`], they are all of those
+    /// that it names, and an incarnation that is missing has none; otherwise, they are the ranges with
+    /// records that a hub has just received.
     pub receipts: BTreeMap<Incarnation, RangeSet>,
     /// The schedule as JSON; `None` leaves the one that the node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]

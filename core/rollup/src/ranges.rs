@@ -129,6 +129,20 @@ impl RangeSet {
             || self.0.get(at).is_some_and(|held| held.0 <= *range.start() && *range.end() <= held.1)
     }
 
+    /// The ranges that have a number of another set.
+    #[must_use]
+    pub fn ranges_with(&self, numbers: &Self) -> Self {
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for &(first, last) in &numbers.0 {
+            let from = self.0.partition_point(|range| range.1 < first);
+            let overlapping = self.0[from..].iter().take_while(|range| range.0 <= last);
+            let is_known = |range: &(u64, u64)| found.last() == Some(range);
+            let new: Vec<_> = overlapping.filter(|range| !is_known(range)).copied().collect();
+            found.extend(new);
+        }
+        Self(found)
+    }
+
     /// Number of elements; saturates.
     pub fn len(&self) -> u64 {
         self.0.iter().fold(0, |sum, range| length(range.0, range.1).saturating_add(sum))
@@ -269,6 +283,10 @@ mod tests {
                 });
                 set
             };
+            let with = set(&a).ranges_with(&set(&b));
+            let expected: Vec<_> =
+                set(&a).ranges().filter(|range| range.clone().any(|n| set(&b).contains(n))).collect();
+            prop_assert_eq!(with.ranges().collect::<Vec<_>>(), expected);
             let mut merged = set(&a);
             merged.merge(&set(&b));
             prop_assert_eq!(&merged, &set(&[a, b].concat()));

@@ -99,6 +99,8 @@ fn query_examples_work_as_typed() {
     };
     let sandbox = sandbox_of("berlin", "paris");
     store_samples(&sandbox.data());
+    // Samples of devices only can be requested.
+    sandbox.dwell(&["device", "add", "berlin", "root@192.0.2.7", "--address", "192.0.2.7"]);
     let document = fs::read_to_string(repository("docs/query-examples.md")).unwrap();
     let data = sandbox.data().display().to_string();
     let printed = examples(&document).into_iter().map(|(language, example)| {

@@ -22,6 +22,13 @@ fn server(test: &str) -> Option<PostgresServer> {
     server
 }
 
+/// Processes of the server that serve a hub.
+fn backends(server: &PostgresServer) -> Vec<u32> {
+    let mut client = postgres::Client::connect(&server.url("dwell"), postgres::NoTls).unwrap();
+    let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'dwell hub'";
+    client.query(sql, &[]).unwrap().iter().map(|row| row.get::<_, i32>(0) as u32).collect()
+}
+
 #[test]
 fn commands_use_the_database_of_the_url() {
     let Some(server) = server("commands_use_the_database_of_the_url") else { return };
@@ -52,6 +59,27 @@ fn commands_use_the_database_of_the_url() {
     assert!(!SqliteStore::path(&sandbox.data()).exists());
     let answer = sandbox.command(&["query", "a:b"]).env(VARIABLE, &url).output().unwrap();
     assert!(stdout(&answer).starts_with("a:b  mesh  stamp  rtt_ns\n"), "{}", stdout(&answer));
+}
+
+#[test]
+fn second_sigterm_ends_a_hub_whose_database_hangs() {
+    let Some(server) = server("second_sigterm_ends_a_hub_whose_database_hangs") else { return };
+    server.execute("postgres", "CREATE DATABASE dwell");
+    let (url, sandbox) = (server.url("dwell"), Sandbox::new());
+    let mut command = sandbox.command(&["hub", "--embedded"]);
+    let mut hub = sandbox.start(command.env(VARIABLE, &url).stdout(Stdio::null()));
+    wait_until("the hub runs", || sandbox.stderr().contains("hub started"));
+    let servers = backends(&server);
+    assert!(!servers.is_empty());
+    servers.iter().for_each(|pid| Handle::open(*pid).unwrap().signal(Signal::Stop).unwrap());
+    let handle = Handle::open(hub.id()).unwrap();
+    // Its last transaction waits. Signals in quick succession may be one.
+    wait_until("the hub ends", || {
+        let _ = handle.signal(Signal::Terminate);
+        hub.try_wait().unwrap().is_some()
+    });
+    assert_eq!(wait_for_exit(&mut hub).code(), Some(143));
+    servers.iter().for_each(|pid| Handle::open(*pid).unwrap().signal(Signal::Continue).unwrap());
 }
 
 #[test]
@@ -102,6 +130,10 @@ fn password_on_the_command_line_is_refused() {
     let refused = sandbox.dwell(&["query", "--database", url]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains(VARIABLE) && !stderr(&refused).contains("secret"));
+    // Also if it is that of the environment, as by `--database "$DWELL_HUB_DATABASE"`.
+    let mut equal = sandbox.command(&["query", "--database", url]);
+    let refused = equal.env(VARIABLE, url).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     // From the environment it is used, and never printed.
     let failed = sandbox.command(&["query"]).env(VARIABLE, url).output().unwrap();
     let said = stderr(&failed);

@@ -194,8 +194,17 @@ fn samples_are_requested_for_known_pairs_and_listed() {
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {refused:?}");
         assert!(stderr(&refused).contains(wrong), "{arguments:?}: {}", stderr(&refused));
     }
-    let requested =
-        samples(&["request", "a:b", "--from", "2026-11-01", "--to", "2026-11-01T01:00:00Z"]);
+    // A node behind an uplink is no device.
+    let span = ["--from", "2026-11-01", "--to", "2026-11-01T01:00:00Z"];
+    let request = [&["request", "a:b"][..], &span].concat();
+    let refused = samples(&request);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(
+        stderr(&refused).contains("no samples of a can arrive: they are collected by SSH only")
+    );
+    let added = sandbox.dwell(&["device", "add", "a", "root@192.0.2.7", "--address", "192.0.2.7"]);
+    assert!(added.status.success(), "{added:?}");
+    let requested = samples(&request);
     assert!(stderr(&requested).contains("request 1: "), "{requested:?}");
     assert!(stderr(&samples(&["request", "a:b", "--last", "2h"])).contains("request 2: "));
     let listed = crate::fixture::object(&samples(&["list", "--format", "json"]));

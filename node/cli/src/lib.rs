@@ -39,7 +39,7 @@ pub mod worker;
 pub use dwell_engine::protocol::Scheme;
 pub use environment::build;
 pub use exit::{Exit, Failure};
-pub use stop::{on_continue, on_hangup, on_signal};
+pub use stop::{on_continue, on_hangup, on_signal, on_signal_or_end};
 pub use target::{Target, TargetError};
 
 /// Measure where packets spend their time: the commands of a node

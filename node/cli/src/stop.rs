@@ -15,6 +15,13 @@ pub fn on_signal(stop: &Arc<AtomicBool>) -> io::Result<()> {
     on_signal_only(stop)
 }
 
+/// Like [`on_signal`], but a second SIGTERM also ends the process immediately: for a program whose threads
+/// may wait for a server that does not answer.
+pub fn on_signal_or_end(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    flag::register_conditional_shutdown(SIGTERM, 143, Arc::clone(stop))?;
+    on_signal(stop)
+}
+
 /// Like [`on_signal`], but a second SIGINT does not end the process, so that clean-up completes.
 pub(crate) fn on_signal_only(stop: &Arc<AtomicBool>) -> io::Result<()> {
     flag::register(SIGINT, Arc::clone(stop))?;

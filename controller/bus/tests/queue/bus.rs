@@ -160,6 +160,10 @@ impl Hub {
         });
     }
 
+    pub(crate) fn has_reported(&self, text: &str) -> bool {
+        self.events.lock().unwrap().iter().any(|event| event.contains(text))
+    }
+
     pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let since = Instant::now();

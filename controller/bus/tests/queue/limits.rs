@@ -62,6 +62,26 @@ fn acknowledgements_cannot_be_sent_to_other_subjects() {
 }
 
 #[test]
+fn acknowledgements_on_the_subject_of_another_node_are_removed() {
+    let Some(bus) = Bus::new() else { return };
+    bus.start_hub().stop();
+    let (thief, victim) = (bus.node("thief"), bus.node("victim"));
+    let (from, to) = (Subject::Up.of(&thief.name), Subject::Up.of(&victim.name));
+    // Beyond 64 messages, the server answers that it refuses.
+    for _ in 0..70 {
+        thief.post(&bus, &from, Some(&to), "");
+    }
+    wait_until("all places of the victim", || bus.waiting() == 128);
+    let hub = bus.start_hub();
+    wait_until("an empty stream", || bus.waiting() == 0);
+    let mut agent = agent_of("victim");
+    victim.send(&bus, &[agent.rollup(Level::FiveMinutes, &[1])]);
+    bus.wait_for_counts("victim", [1, 0, 0]);
+    hub.wait_for("victim: 1 acknowledgements of nats-server for messages of another node");
+    hub.stop();
+}
+
+#[test]
 fn flood_blocks_only_its_sender() {
     let Some(bus) = Bus::new() else { return };
     bus.start_hub().stop();

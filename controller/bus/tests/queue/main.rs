@@ -6,7 +6,9 @@
 mod agent;
 mod bus;
 mod failures;
+mod headers;
 mod limits;
 mod network;
+mod raw_client;
 mod records;
 mod sharing;

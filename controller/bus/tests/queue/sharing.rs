@@ -1,5 +1,7 @@
 //! Several hubs share one stream.
 
+use std::time::{Duration, Instant};
+
 use dwell_rollup::Level;
 
 use crate::agent::message;
@@ -29,4 +31,20 @@ fn two_hubs_store_each_message_once() {
     assert_eq!(node.receipts(&bus), format!("1-{MESSAGES}"));
     second.stop();
     assert_eq!(bus.waiting(), 0, "every message is acknowledged");
+}
+
+#[test]
+fn waiting_messages_beyond_one_request_arrive_at_once() {
+    let Some(bus) = Bus::new() else { return };
+    bus.start_hub().stop();
+    let node = bus.node("a");
+    // Noise of 15 MB: a request is for 8 MiB.
+    for _ in 0..30 {
+        assert!(node.publish(&bus, vec![b'x'; 500_000])["error"].is_null());
+    }
+    let (hub, started) = (bus.start_hub(), Instant::now());
+    wait_until("an empty stream", || bus.waiting() == 0);
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    bus.wait_for_counts("a", [0, 0, 30]);
+    hub.stop();
 }

@@ -32,6 +32,10 @@ pub(super) const SCHEMA: &str = "dwell_hub";
 /// Time to wait for a lock that another hub holds, and for a hub that is suspended in a transaction.
 pub(super) const LOCK_TIMEOUT: &str = "60s";
 
+/// Time after which the server cancels a statement, such as one that waits for a hanging disk or, at a
+/// commit, for a standby.
+pub(super) const STATEMENT_TIMEOUT: &str = "120s";
+
 /// Returns the settings of a session. A commit is durable when it is confirmed, whatever the server's
 /// default.
 fn session() -> String {
@@ -39,6 +43,7 @@ fn session() -> String {
         "SET search_path = {SCHEMA};
          SET jit = off;
          SET lock_timeout = '{LOCK_TIMEOUT}';
+         SET statement_timeout = '{STATEMENT_TIMEOUT}';
          SET idle_in_transaction_session_timeout = '{LOCK_TIMEOUT}';
          SELECT set_config('synchronous_commit', 'on', false)
          WHERE current_setting('synchronous_commit') = 'off'"

@@ -12,7 +12,9 @@ pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
 /// Migrates a database by these scripts.
 pub(super) fn migrate(scripts: &[&str], db: &mut Connection) -> Result<(), HubError> {
     loop {
-        db.begin(&format!("BEGIN; {}", locks::exclusive(locks::MIGRATION)))?;
+        // A script may take long in a large database.
+        let begin = "BEGIN; SET LOCAL statement_timeout = 0";
+        db.begin(&format!("{begin}; {}", locks::exclusive(locks::MIGRATION)))?;
         let outcome = migrate_once(scripts, db);
         match outcome {
             Ok(true) => db.commit()?,

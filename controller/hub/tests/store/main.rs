@@ -59,6 +59,7 @@ suite!(
     flood_of_undated_records_is_bounded,
     forged_node_name_is_kept_raw_without_a_receipt,
     kept_record_without_a_place_stays_kept,
+    second_kept_record_of_an_identity_stays_kept,
     late_data_sends_no_message,
     largest_sequence_number_has_a_receipt,
     mesh_has_missing_stale_and_paused_streams,

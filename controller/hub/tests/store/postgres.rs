@@ -302,6 +302,28 @@ fn records_survive_a_crash_of_the_server() {
 }
 
 #[test]
+fn statements_have_a_timeout() {
+    let Some(server) = server_for("postgres::statements_have_a_timeout") else { return };
+    let url = new_database(server, &format!("TEMPLATE {TEMPLATE}"));
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    // Reads the setting in a transaction of the hub.
+    let trigger = "CREATE TABLE dwell_hub.seen (timeout text);
+        CREATE FUNCTION dwell_hub.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO dwell_hub.seen VALUES (current_setting('statement_timeout'));
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER note BEFORE INSERT ON dwell_hub.nodes
+        FOR EACH ROW EXECUTE FUNCTION dwell_hub.note()";
+    client.batch_execute(trigger).unwrap();
+    let mut hub = PostgresStore::open(&url, None).unwrap();
+    let mut transaction = hub.begin().unwrap();
+    transaction.add_nodes(&[name("a")]).unwrap();
+    transaction.commit().unwrap();
+    let row = client.query_one("SELECT timeout FROM dwell_hub.seen", &[]).unwrap();
+    assert_eq!(row.get::<_, String>(0), "2min");
+}
+
+#[test]
 fn clock_of_several_hubs_is_a_minute_old_at_most() {
     let Some(server) = server_for("postgres::clock_of_several_hubs_is_a_minute_old_at_most") else {
         return;

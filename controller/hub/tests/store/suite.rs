@@ -204,6 +204,32 @@ pub(crate) fn unknown_version_is_stored_after_the_upgrade(create: Create<'_>) {
     assert_eq!(store.begin_to_read().unwrap().bad(None, 10).unwrap(), []);
 }
 
+pub(crate) fn second_kept_record_of_an_identity_stays_kept(create: Create<'_>) {
+    let mut store = create();
+    let mut transaction = store.begin().unwrap();
+    let node = transaction.add_nodes(&[name("a")]).unwrap()[0];
+    // Two agents on copied disks. Their incarnation had no space for receipts.
+    for hours in [1, 2] {
+        let mut agent = Agent::new("a", 1, 1, NOW - hours * HOUR);
+        let record = message([&agent.rollup(Level::FiveMinutes, &[hours])]);
+        let bad = StoredBadRecord {
+            id: 0,
+            node,
+            arrival_ns: NOW,
+            arrivals: 1,
+            version: Some(dwell_rollup::VERSION + 1),
+            reason: "unknown version".to_owned(),
+            raw: with_version(&record, dwell_rollup::VERSION + 1),
+        };
+        assert!(transaction.keep_bad(&bad, 1 << 20).unwrap());
+    }
+    transaction.commit().unwrap();
+    let upgraded = Rules { decode: decode_next_version, ..Rules::default() };
+    assert_eq!(store_unknown_versions(&mut *store, &upgraded).unwrap(), 1);
+    assert_eq!(rows(&mut *store, Resolution::FiveMinutes).len(), 1);
+    assert_eq!(store.begin_to_read().unwrap().bad(None, 10).unwrap().len(), 1);
+}
+
 pub(crate) fn kept_record_without_a_place_stays_kept(create: Create<'_>) {
     let mut store = create();
     let mut transaction = store.begin().unwrap();

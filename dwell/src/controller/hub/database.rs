@@ -1,5 +1,7 @@
 //! The database of the hub: SQLite in the data directory, or PostgreSQL.
 
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches};
 use dwell_hub::store::HubStore;
 use dwell_hub::{HubError, PostgresStore, SqliteStore};
 use dwell_node_cli::Failure;
@@ -14,12 +16,43 @@ const URL_VARIABLE: &str = "DWELL_HUB_DATABASE";
 const PASSWORD_VARIABLE: &str = "PGPASSWORD";
 
 /// The database of the hub.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default)]
 pub(in super::super) struct DatabaseArgs {
+    database: Option<String>,
+    /// Whether the URL is an argument, which other users can see.
+    is_argument: bool,
+}
+
+/// The option.
+#[derive(Debug, clap::Args)]
+struct DatabaseOption {
     /// PostgreSQL database of the hub, like postgres:///dwell or postgres://USER@HOST/dwell, with a
     /// password only in the environment [default: SQLite in the data directory]
     #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
     database: Option<String>,
+}
+
+impl Args for DatabaseArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        DatabaseOption::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        DatabaseOption::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for DatabaseArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_argument = matches.value_source("database") == Some(ValueSource::CommandLine);
+        let DatabaseOption { database } = DatabaseOption::from_arg_matches(matches)?;
+        Ok(Self { database, is_argument })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl DatabaseArgs {
@@ -83,8 +116,7 @@ impl DatabaseArgs {
         let Some(url) = self.database.as_deref().filter(|url| !url.is_empty()) else {
             return Ok(None);
         };
-        let is_argument = std::env::var(URL_VARIABLE).as_deref() != Ok(url);
-        if is_argument && PostgresStore::has_password(url) {
+        if self.is_argument && PostgresStore::has_password(url) {
             return Err(Failure::usage(format!(
                 "invalid value for --database: other users can see a password on the command line; put \
                  the URL into {URL_VARIABLE}, or the password into {PASSWORD_VARIABLE}"

@@ -1,6 +1,6 @@
 //! `dwell hub`: one process that collects from devices over SSH, receives by a bus, or both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,7 +137,7 @@ pub(super) fn run(
     retention.check().map_err(|error| Failure::usage(format!("--keep: {error}")))?;
     let program = std::env::current_exe().context("cannot locate the dwell executable")?;
     let stop = Arc::new(AtomicBool::new(false));
-    dwell_node_cli::on_signal(&stop)?;
+    dwell_node_cli::on_signal_or_end(&stop)?;
     let dir = data.data.clone();
     let catalogue = data.open()?;
     let _lock = HubLock::take(&dir)?;
@@ -147,10 +147,12 @@ pub(super) fn run(
     if args.accept_clock {
         accept_clock(&mut store, now_ns())?;
     }
-    faults::clear(&mut store)?;
-    let upgraded = store_unknown_versions(&mut store, &rules)?;
-    if upgraded > 0 {
-        say(&format!("dwell: stored {upgraded} kept records, whose version this dwell knows"));
+    match store_unknown_versions(&mut store, &rules) {
+        Ok(0) => {}
+        Ok(stored) => {
+            say(&format!("dwell: stored {stored} kept records, whose version this dwell knows"));
+        }
+        Err(error) => say(&format!("dwell: kept records stay as they are: {}", chain(&error))),
     }
     let shared = Arc::new(Shared {
         store: Arc::new(Mutex::new(store)),
@@ -169,9 +171,12 @@ pub(super) fn run(
     let (tags, known) = (args.tag.clone(), KnownNodes::default());
     let mut hub = Supervisor { shared, tags, known, collecting: BTreeMap::new() };
     // Alerts are evaluated at once, and rules may name devices.
-    if let Err(error) = hub.read_devices(&catalogue) {
-        say_unread(&error);
-    }
+    let devices = hub.read_devices(&catalogue).inspect_err(say_unread).unwrap_or_default();
+    // Another hub with this database states the faults of its own nodes.
+    let own = database
+        .is_shared()
+        .then(|| if args.embedded { devices.into_keys().collect() } else { BTreeSet::new() });
+    hub.clear_faults(own.as_ref());
     let alerting = alerting::start(stores, &hub.known, &hub.shared.stop);
     let receiving = bus.start(data, rules, &hub.shared.store, &hub.shared.stop);
     hub.run(&catalogue, args.embedded);
@@ -241,11 +246,17 @@ impl Supervisor {
         for collecting in self.collecting.values() {
             collecting.stop.store(true, Ordering::Relaxed);
         }
-        for (_, collecting) in std::mem::take(&mut self.collecting) {
+        let mut nodes = BTreeSet::new();
+        for (node, collecting) in std::mem::take(&mut self.collecting) {
             let _ = collecting.thread.join();
+            nodes.insert(node);
         }
+        self.clear_faults(Some(&nodes));
+    }
+
+    fn clear_faults(&self, nodes: Option<&BTreeSet<String>>) {
         let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = faults::clear(&mut *store) {
+        if let Err(error) = faults::clear(&mut *store, nodes) {
             say(&format!("dwell: faults of nodes are not removed: {}", chain(&error)));
         }
     }
@@ -436,6 +447,8 @@ struct News<'a> {
     store: &'a Mutex<dyn HubStore + Send>,
     /// The last state.
     state: String,
+    /// Whether the database has it.
+    is_stored: bool,
     simultaneous: Option<SimultaneousAgents>,
     /// Version of the schedule that was reported last.
     schedule: Option<u64>,
@@ -446,20 +459,37 @@ struct News<'a> {
 impl<'a> News<'a> {
     fn new(node: &'a Name, store: &'a Mutex<dyn HubStore + Send>) -> Self {
         let state = String::new();
-        Self { node, store, state, simultaneous: None, schedule: None, checked: None }
+        Self {
+            node,
+            store,
+            state,
+            is_stored: false,
+            simultaneous: None,
+            schedule: None,
+            checked: None,
+        }
     }
 
-    /// Reports a state that differs from the last one. A fault is also for `dwell hub nodes`.
+    /// Reports a state that differs from the last one. A fault is also for `dwell hub nodes`; it is stored
+    /// in a later round if the database fails.
     fn state(&mut self, state: String, is_fault: bool) {
-        if state == self.state {
+        let is_new = state != self.state;
+        if is_new {
+            say(&format!("dwell: {}: {state}", self.node));
+            self.state = state;
+            self.is_stored = false;
+        }
+        if self.is_stored {
             return;
         }
-        say(&format!("dwell: {}: {state}", self.node));
-        let fault = is_fault.then_some(state.as_str());
-        if let Err(error) = faults::set(self.store, self.node, fault) {
-            say(&format!("dwell: {}: its state is not stored: {}", self.node, chain(&error)));
+        let fault = is_fault.then_some(self.state.as_str());
+        match faults::set(self.store, self.node, fault) {
+            Ok(()) => self.is_stored = true,
+            Err(error) if is_new => {
+                say(&format!("dwell: {}: its state is not stored: {}", self.node, chain(&error)));
+            }
+            Err(_) => {}
         }
-        self.state = state;
     }
 
     fn failed(&mut self, reason: String) {
@@ -517,5 +547,49 @@ impl<'a> News<'a> {
             ));
         }
         self.simultaneous = found;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_hub::SqliteStore;
+    use dwell_hub::store::TextKind;
+
+    use super::*;
+
+    fn faults_of(store: &Mutex<dyn HubStore + Send>) -> Vec<(String, String)> {
+        let mut store = store.lock().unwrap();
+        let mut transaction = store.begin_to_read().unwrap();
+        transaction.texts(TextKind::CollectionFault).unwrap().into_iter().collect()
+    }
+
+    #[test]
+    fn faults_of_nodes_of_another_hub_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Mutex::new(SqliteStore::open(dir.path()).unwrap());
+        for node in ["a", "b", "c"] {
+            faults::set(&store, &node.parse().unwrap(), Some("unreachable")).unwrap();
+        }
+        let own = ["a".to_owned(), "d".to_owned()].into();
+        faults::clear(&mut *store.lock().unwrap(), Some(&own)).unwrap();
+        let left: Vec<_> = faults_of(&store).into_iter().map(|(node, _)| node).collect();
+        assert_eq!(left, ["b", "c"]);
+        faults::clear(&mut *store.lock().unwrap(), None).unwrap();
+        assert_eq!(faults_of(&store), []);
+    }
+
+    #[test]
+    fn fault_that_was_not_stored_is_stored_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Mutex::new(SqliteStore::open(dir.path()).unwrap());
+        let node = "a".parse().unwrap();
+        let mut news = News::new(&node, &store);
+        let db = rusqlite::Connection::open(dir.path().join("hub.sqlite")).unwrap();
+        db.execute_batch("ALTER TABLE texts RENAME TO hidden").unwrap();
+        news.failed("unreachable".to_owned());
+        db.execute_batch("ALTER TABLE hidden RENAME TO texts").unwrap();
+        assert_eq!(faults_of(&store), []);
+        news.failed("unreachable".to_owned());
+        assert_eq!(faults_of(&store), [("a".to_owned(), "unreachable".to_owned())]);
     }
 }

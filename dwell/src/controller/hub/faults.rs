@@ -1,16 +1,22 @@
 //! Why the running hub collects nothing from a node, kept in its database for `dwell hub nodes`.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use dwell_hub::HubError;
 use dwell_hub::store::{HubStore, TextKind};
 use dwell_rollup::Name;
 
-/// Removes the faults that a killed or stopped hub left.
-pub(super) fn clear(store: &mut dyn HubStore) -> Result<(), HubError> {
+/// Removes the faults of these nodes, which a killed or stopped hub left; `None` for all nodes.
+pub(super) fn clear(
+    store: &mut dyn HubStore,
+    nodes: Option<&BTreeSet<String>>,
+) -> Result<(), HubError> {
     let mut transaction = store.begin()?;
     for node in transaction.texts(TextKind::CollectionFault)?.into_keys() {
-        transaction.set_text(TextKind::CollectionFault, &node, None)?;
+        if nodes.is_none_or(|nodes| nodes.contains(&node)) {
+            transaction.set_text(TextKind::CollectionFault, &node, None)?;
+        }
     }
     transaction.commit()
 }

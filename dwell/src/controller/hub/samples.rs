@@ -1,5 +1,6 @@
 //! `dwell hub samples`: requests for samples, which stay on the nodes otherwise.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Context;
@@ -9,6 +10,7 @@ use dwell_hub::{
 };
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
+use dwell_results::device::KnownDevice;
 use dwell_results::{amounts, owner};
 use dwell_rollup::Name;
 use dwell_store::{FleetSampleFile, fleet_samples};
@@ -32,8 +34,8 @@ pub(super) struct Args {
 enum SamplesCommand {
     /// Request the samples of a pair in a span
     ///
-    /// The hub reads them from the spool of the sender and stores them as Parquet files in
-    /// samples/DAY of the data directory.
+    /// The hub reads them from the spool of the sender over SSH, so the sender must be a device, and
+    /// stores them as Parquet files in samples/DAY of the data directory.
     Request(RequestArgs),
     /// List requests for samples, and the files of samples
     List(ListArgs),
@@ -107,6 +109,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 fn request(args: &RequestArgs) -> Result<Exit, Failure> {
     // A missing database is not created: nothing would answer.
     args.database.open_to_read(&args.data)?;
+    let collected = collected_nodes(&args.data)?;
     let now_ns = i64::try_from(Timestamp::now().as_nanosecond()).context("the clock is wrong")?;
     let (from_ns, to_ns) = match (args.from, args.to, args.last) {
         (Some(from_ns), Some(to_ns), _) => (from_ns, to_ns),
@@ -118,6 +121,7 @@ fn request(args: &RequestArgs) -> Result<Exit, Failure> {
     let mut store = args.database.open(&args.data)?;
     let mut transaction = store.begin()?;
     check_pair(&mut *transaction, &args.pair)?;
+    check_sender(&args.pair.sender, &collected)?;
     let Pair { sender, reflector } = args.pair.clone();
     let request = SampleRequest {
         number: 0,
@@ -149,6 +153,25 @@ fn check_pair(transaction: &mut dyn HubTransaction, pair: &Pair) -> Result<(), F
     }
     Err(Failure::usage(format!(
         "the hub has no roll-ups of {sender}:{reflector}; `dwell query` lists all pairs"
+    )))
+}
+
+/// Names of the devices, from which a hub of this directory collects by SSH.
+fn collected_nodes(data: &DataArgs) -> Result<BTreeSet<String>, Failure> {
+    let Some(catalogue) = data.open_if_exists()? else { return Ok(BTreeSet::new()) };
+    let devices = KnownDevice::all(&catalogue, &say_problem)?;
+    Ok(devices.into_iter().map(|known| known.device.name).collect())
+}
+
+/// Refuses a node whose samples cannot arrive.
+fn check_sender(sender: &Name, collected: &BTreeSet<String>) -> Result<(), Failure> {
+    if collected.contains(sender.as_str()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "no samples of {sender} can arrive: they are collected by SSH only, and no device has this name; \
+         add it by `dwell device add {sender} DESTINATION`, or request them in the data directory of the \
+         hub that collects from it"
     )))
 }
 

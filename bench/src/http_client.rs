@@ -14,13 +14,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that is used for one request after the other.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     reader: BufReader<TcpStream>,
     address: SocketAddr,
 }
 
 impl Client {
-    pub(super) fn connect(address: SocketAddr) -> Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT)
             .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -29,7 +29,7 @@ impl Client {
     }
 
     /// Sends a request and returns status and body of its answer. A body is sent as JSON.
-    pub(super) fn send(&mut self, request: &str, body: Option<&str>) -> Result<(u16, String)> {
+    pub(crate) fn send(&mut self, request: &str, body: Option<&str>) -> Result<(u16, String)> {
         let mut text = format!("{request} HTTP/1.1\r\nHost: {}\r\n", self.address);
         if let Some(body) = body {
             let length = body.len();
@@ -63,7 +63,7 @@ fn head(reader: &mut BufReader<TcpStream>) -> Result<String> {
 }
 
 /// Opens an event stream and reads up to its first event.
-pub(super) fn open_stream(address: SocketAddr, path: &str) -> Result<BufReader<TcpStream>> {
+pub(crate) fn open_stream(address: SocketAddr, path: &str) -> Result<BufReader<TcpStream>> {
     let mut reader = Client::connect(address)?.reader;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
     reader.get_mut().write_all(request.as_bytes())?;
@@ -79,7 +79,7 @@ pub(super) fn open_stream(address: SocketAddr, path: &str) -> Result<BufReader<T
 
 /// Readers of one event stream, a thread each, as open pages are.
 #[derive(Debug)]
-pub(super) struct Watchers {
+pub(crate) struct Watchers {
     threads: Vec<JoinHandle<()>>,
     sockets: Vec<TcpStream>,
     updates: Arc<AtomicU64>,
@@ -87,7 +87,7 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
-    pub(super) fn open(address: SocketAddr, path: &str, count: usize) -> Result<Self> {
+    pub(crate) fn open(address: SocketAddr, path: &str, count: usize) -> Result<Self> {
         let (updates, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let mut watchers = Self { threads: Vec::new(), sockets: Vec::new(), updates, ended };
         for _ in 0..count {
@@ -113,7 +113,7 @@ impl Watchers {
     ///
     /// # Errors
     /// A stream had ended before.
-    pub(super) fn close(self) -> Result<f64> {
+    pub(crate) fn close(self) -> Result<f64> {
         let count = self.threads.len();
         let early = self.ended.load(Ordering::Relaxed);
         for socket in &self.sockets {
