@@ -1,7 +1,6 @@
 // clock: changes the guest's CLOCK_REALTIME, or compares it with the host's through a page of ivshmem.
 //   clock step NANOSECONDS    moves the clock
 //   clock rate PPM            sets the rate, at most 500 ppm
-//   clock bound NANOSECONDS   declares the clock synchronised, with this maximum error
 //   clock compare SECONDS     prints the tightest bounds of guest's time minus host's, and the host's time: LOW HIGH AT;
 //                             ends early when they are tight
 #define _GNU_SOURCE
@@ -112,11 +111,8 @@ int main(int argc, char **argv) {
         return step(atoll(argv[2]));
     if (argc == 3 && strcmp(argv[1], "rate") == 0)
         return adjust((struct timex){.modes = ADJ_FREQUENCY, .freq = (long)(atof(argv[2]) * 65536)});
-    // ADJ_STATUS clears STA_UNSYNC, which a step sets.
-    if (argc == 3 && strcmp(argv[1], "bound") == 0)
-        return adjust((struct timex){.modes = ADJ_STATUS | ADJ_MAXERROR, .maxerror = (long)(atoll(argv[2]) / 1000)});
     if (argc == 3 && strcmp(argv[1], "compare") == 0)
         return compare(atof(argv[2]));
-    fprintf(stderr, "usage: clock step NANOSECONDS | rate PPM | bound NANOSECONDS | compare SECONDS\n");
+    fprintf(stderr, "usage: clock step NANOSECONDS | rate PPM | compare SECONDS\n");
     return 2;
 }

@@ -1,13 +1,8 @@
 """Clocks: the controller's bounds of two guests' clocks, compared with the truth of a page shared with the host."""
 
-import json
-import time
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 
 import host_clock
-from agent import PORT, Agent, remove_spool
 from boot import Spec
 from fleet import devices, wait_for_probes
 from host_clock import Bounds
@@ -24,11 +19,6 @@ MAX_TRUTH_WIDTH = MAX_ERROR // 4
 STEP = 250 * MILLISECOND
 RATE_PPM = 400
 MAX_RATE_ERROR_PPM = 200
-DAY = 24 * HOUR
-COLLECT_TIMEOUT = 90
-# The kernel adds 500 ppm to the bound that a daemon declares.
-DECLARED_BOUND = 40 * MILLISECOND
-OFFSET = 25 * MILLISECOND
 
 PLAN = """
 version = 1
@@ -45,16 +35,6 @@ duration = "{duration}"
 
 [trials]
 repetitions = 1
-"""
-
-MESH = f"""
-version = 1
-
-[[measure]]
-name = "mesh"
-mesh = "all"
-port = {PORT}
-interval = "100ms"
 """
 
 
@@ -185,86 +165,5 @@ def test_jump_by_an_hour_in_a_trial_is_reported(rig):
     rig["right"].run(f"clock step {-HOUR}")
 
 
-@contextmanager
-def hub(fleet):
-    """An embedded hub with a schedule in which both guests measure each other."""
-    fleet.dwell("hub", "schedule", "apply", fleet.write_plan("mesh", MESH))
-    process = fleet.start("hub", "--embedded", "--interval", "2s")
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
-def node_of(fleet, name):
-    """What the hub knows about a node."""
-    known = fleet.json("hub", "nodes")["nodes"]
-    return next((node for node in known if node["node"] == name), {"undated": 0, "stored": 0})
-
-
-def rows(fleet, pair, metric="rtt", last="10m"):
-    """Rows of 10 s of a pair, with delays."""
-    arguments = ["query", pair, "--metric", metric, "--last", last, "--step", "10s", "--format", "json"]
-    done = fleet.dwell(*arguments, codes=(0, 1, 2))
-    streams = json.loads(done.stdout)["streams"] if done.returncode == 0 else []
-    return [row for stream in streams for row in stream["rows"] if row["n"]]
-
-
-def wait_until(text, condition):
-    deadline = time.monotonic() + COLLECT_TIMEOUT
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {COLLECT_TIMEOUT} s: {text}"
-        time.sleep(0.5)
-    return found
-
-
-def test_records_of_a_wrong_clock_are_dated_when_it_is_right(rig):
-    fleet, wrong = devices(rig), rig["right"]
-    started = time.time()
-    with hub(fleet), Agent(rig["left"]):
-        wrong.run(f"clock step {-30 * DAY}")
-        try:
-            with Agent(wrong):
-                wait_until("rows of the right clock", lambda: rows(fleet, "left:right"))
-                # At least the status and two intervals.
-                wait_until("records without a date", lambda: node_of(fleet, "right")["undated"] >= 3)
-                assert not rows(fleet, "right:left", last="60d"), "a wrong clock gives no dates"
-        finally:
-            wrong.run(f"clock step {30 * DAY}")
-        ended = time.time()
-        # The first status of this agent has a plausible time, and the boot of the records without one.
-        with Agent(wrong):
-            wait_until("all records to have a date", lambda: node_of(fleet, "right")["undated"] == 0)
-            dated = rows(fleet, "right:left")
-            # No daemon declares the error of either clock.
-            assert not rows(fleet, "left:right", metric="one_way_forward")
-    first = datetime.fromisoformat(dated[0]["from"]).timestamp()
-    print(f"first row {first - started:.1f} s after the start, clock corrected after {ended - started:.1f} s")
-    assert started - 10 <= first <= ended, (started, dated[0], ended)
-
-
-def test_one_way_delays_keep_the_bounds_of_both_clocks(rig):
-    fleet = devices(rig)
-    for name, offset in (("left", 0), ("right", OFFSET)):
-        _, bounds = host_clock.compare(rig[name])
-        rig[name].run(f"clock step {offset - bounds.middle()} && clock bound {DECLARED_BOUND}")
-    with hub(fleet), ExitStack() as agents:
-        for guest in rig.guests.values():
-            agents.enter_context(Agent(guest))
-        found = wait_until("one-way delays", lambda: rows(fleet, "left:right", metric="one_way_forward"))
-        _, left = host_clock.compare(rig["left"])
-        _, right = host_clock.compare(rig["right"])
-    delays = found[-1]["delays"]
-    shift = right.middle() - left.middle()
-    print(f"shift {shift / 1e6:.3f} ms, forward from {delays['min_ns'] / 1e6:.3f} ms, error {delays['error_ns'] / 1e6:.3f} ms")
-    assert 2 * DECLARED_BOUND <= delays["error_ns"] <= 4 * DECLARED_BOUND
-    # The measured delay contains the difference of the clocks, and the bounds contain the true one.
-    assert delays["min_ns"] >= shift - MAX_ERROR
-    assert delays["min_ns"] - delays["error_ns"] <= delays["min_ns"] - shift <= delays["min_ns"] + delays["error_ns"]
-
-
 def test_devices_are_removed(rig):
-    for guest in rig.guests.values():
-        remove_spool(guest)
     devices(rig).remove_all()
