@@ -145,13 +145,15 @@ async fn run_loops(
     outcome
 }
 
-/// Connects, and repeats while the server is unreachable. `None` if the hub is to stop.
+/// Connects, and repeats while the server is unreachable. `None` if the hub is to stop. A refused key is tried
+/// a second time: a server that was just signalled may not have read the keys yet.
 async fn connect_until(
     hub: &BusHub,
     stop: &mut Stop,
     report: &dyn Fn(BusEvent),
 ) -> Result<Option<Connection>, BusError> {
     let mut reported = String::new();
+    let mut was_refused = false;
     loop {
         let attempt = tokio::select! {
             attempt = connect(&hub.address) => attempt,
@@ -166,6 +168,7 @@ async fn connect_until(
                     reported = text;
                 }
             }
+            Err(BusError::Refused { .. }) if !was_refused => was_refused = true,
             Err(error) => return Err(error),
         }
         if stop.sleep(RETRY_INTERVAL).await {

@@ -11,6 +11,12 @@ use crate::stream::MAX_PAYLOAD;
 /// Name of the account of nats-server that hubs, nodes and leaf servers share.
 const ACCOUNT: &str = "DWELL";
 
+/// Account with a user whom no password fits. If nats-server knows no user with a password, it accepts
+/// unknown ones from leaf servers, in its empty account `$G`.
+const REFUSED_ACCOUNT: &str = "\
+    REFUSED { users = [ { user: \"refused\", allowed_connection_types: [\"MQTT\"], \
+    password: \"$2a$11$.....................................................\" } ] }";
+
 /// Certificate and private key of a server, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerTls {
@@ -45,6 +51,8 @@ impl HubServer {
     pub fn to_text(&self) -> String {
         let (pid, store, keys) = (quote(&self.pid), quote(&self.store), quote(&self.keys));
         let (tls, max_bytes) = (tls_block(&self.tls), self.max_bytes);
+        let refused =
+            self.listen_leaf.as_ref().map_or(String::new(), |_| format!("    {REFUSED_ACCOUNT}\n"));
         let mut text = format!(
             "# nats-server of a dwell hub. Written by `dwell hub nats-config`.\n\
              server_name: \"dwell-hub\"\n\
@@ -58,7 +66,7 @@ impl HubServer {
                      jetstream: {{ max_file: {max_bytes}, max_memory: 0, max_streams: 1, max_consumers: 1 }}\n        \
                      include {keys}\n    \
                  }}\n\
-             }}\n",
+             {refused}}}\n",
             listen = quote(&self.listen),
         );
         if let Some(listen) = &self.listen_leaf {

@@ -11,6 +11,7 @@ mod guide;
 #[path = "../devices/lab_devices.rs"]
 #[expect(dead_code, reason = "shared with the tests of devices")]
 mod lab_devices;
+mod operations;
 mod postgres;
 #[path = "../../../controller/hub/tests/store/postgres_server.rs"]
 #[expect(dead_code, reason = "shared with the tests of the hub's databases")]

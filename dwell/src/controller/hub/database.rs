@@ -76,14 +76,14 @@ impl DatabaseArgs {
         self.read(data)?.map_err(failure)
     }
 
-    /// Opens the database for reading; `None` if it does not exist yet.
-    pub(in super::super) fn open_if_present(
+    /// Opens the database for reading; `None` if a hub that starts has not created or migrated it yet.
+    pub(in super::super) fn open_if_ready(
         &self,
         data: &DataArgs,
     ) -> Result<Option<Box<dyn HubStore + Send>>, Failure> {
         match self.read(data)? {
             Ok(store) => Ok(Some(store)),
-            Err(HubError::Missing(_)) => Ok(None),
+            Err(HubError::Missing(_) | HubError::Older { .. }) => Ok(None),
             Err(error) => Err(failure(error)),
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    // A hub that was just started creates the database.
+    // A hub that was just started creates or migrates the database.
     let waiting = match args.wait {
         Some(time) => wait(args, time.to_std())?,
         None => Vec::new(),
@@ -116,7 +116,7 @@ fn wait(args: &Args, time: Duration) -> Result<Vec<Name>, Failure> {
     }
     let end = Instant::now() + time;
     loop {
-        let waiting = match args.database.open_if_present(&args.data)? {
+        let waiting = match args.database.open_if_ready(&args.data)? {
             Some(mut store) => waiting(&mut *store, &devices)?,
             None => devices.clone(),
         };
