@@ -20,7 +20,7 @@ pub(crate) const NODES: [&str; 5] = ["berlin", "lyon", "oslo", "porto", "turin"]
 pub(crate) const PAIRS: usize = NODES.len() * (NODES.len() - 1);
 
 /// Time limit of a block.
-const BLOCK_TIMEOUT: &str = "90";
+const BLOCK_TIMEOUT: &str = "180";
 
 /// Path of nats-server in Debian, as in the documents.
 const NATS_SERVER: &str = "/usr/sbin/nats-server";
