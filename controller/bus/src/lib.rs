@@ -38,5 +38,5 @@ pub use keys::{
     AcceptedKey, AcceptedKeys, Credential, KeysError, Owner, PasswordHash, PublicKey,
     PublicKeyError, new_user_key, public_key_of,
 };
-pub use server_config::{HubServer, LeafServer, ServerTls};
+pub use server_config::{HubServer, HubServerSettings, LeafServer, ServerTls};
 pub use stream::{DEFAULT_STREAM_BYTES, MAX_NODE_MESSAGES};

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use dwell_rollup::Name;
+use serde::{Deserialize, Serialize};
 
 use crate::keys::{AcceptedKeys, Owner, leaf_user};
 use crate::stream::MAX_PAYLOAD;
@@ -26,13 +27,34 @@ pub struct ServerTls {
     pub key: PathBuf,
 }
 
-/// The server of the hub.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubServer {
+/// What an operator chooses once for the server of the hub. Its configuration repeats them in a comment,
+/// so that they stay when it is written again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HubServerSettings {
     /// Address and port for hubs and nodes, such as `0.0.0.0:4222`.
     pub listen: String,
     /// Address and port for leaf servers; `None` refuses them.
     pub listen_leaf: Option<String>,
+    /// Maximum size of the stream in bytes.
+    pub max_bytes: u64,
+}
+
+impl HubServerSettings {
+    /// Begin of the comment.
+    const COMMENT: &str = "# Settings: ";
+
+    /// Returns the settings in a configuration that [`HubServer::to_text`] made; `None` for others.
+    pub fn of(config: &str) -> Option<Self> {
+        let json = config.lines().find_map(|line| line.strip_prefix(Self::COMMENT))?;
+        serde_json::from_str(json).ok()
+    }
+}
+
+/// The server of the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubServer {
+    /// Addresses and size.
+    pub settings: HubServerSettings,
     /// Certificate of the server.
     pub tls: ServerTls,
     /// File of [`AcceptedKeys`], relative to the directory of the configuration: nats-server reads an
@@ -42,19 +64,20 @@ pub struct HubServer {
     pub pid: PathBuf,
     /// Directory of the stream.
     pub store: PathBuf,
-    /// Maximum size of the stream in bytes.
-    pub max_bytes: u64,
 }
 
 impl HubServer {
     /// Returns the configuration file.
     pub fn to_text(&self) -> String {
         let (pid, store, keys) = (quote(&self.pid), quote(&self.store), quote(&self.keys));
-        let (tls, max_bytes) = (tls_block(&self.tls), self.max_bytes);
+        let HubServerSettings { listen, listen_leaf, max_bytes } = &self.settings;
+        let tls = tls_block(&self.tls);
         let refused =
-            self.listen_leaf.as_ref().map_or(String::new(), |_| format!("    {REFUSED_ACCOUNT}\n"));
+            listen_leaf.as_ref().map_or(String::new(), |_| format!("    {REFUSED_ACCOUNT}\n"));
+        let settings = serde_json::to_string(&self.settings).unwrap_or_default();
         let mut text = format!(
             "# nats-server of a dwell hub. Written by `dwell hub nats-config`.\n\
+             {comment}{settings}\n\
              server_name: \"dwell-hub\"\n\
              listen: {listen}\n\
              pid_file: {pid}\n\
@@ -67,9 +90,10 @@ impl HubServer {
                      include {keys}\n    \
                  }}\n\
              {refused}}}\n",
-            listen = quote(&self.listen),
+            comment = HubServerSettings::COMMENT,
+            listen = quote(listen),
         );
-        if let Some(listen) = &self.listen_leaf {
+        if let Some(listen) = listen_leaf {
             let _ = writeln!(text, "leafnodes {{ listen: {}, tls {tls} }}", quote(listen));
         }
         text
@@ -144,4 +168,27 @@ fn tls_block(tls: &ServerTls) -> String {
 fn quote(text: impl AsRef<std::ffi::OsStr>) -> String {
     let text = text.as_ref().to_string_lossy();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_has_its_settings() {
+        let settings = HubServerSettings {
+            listen: "192.0.2.1:4222".to_owned(),
+            listen_leaf: Some("0.0.0.0:7422".to_owned()),
+            max_bytes: 1 << 30,
+        };
+        let server = HubServer {
+            settings: settings.clone(),
+            tls: ServerTls { cert: "cert.pem".into(), key: "key.pem".into() },
+            keys: "keys.conf".into(),
+            pid: "nats-server.pid".into(),
+            store: "jetstream".into(),
+        };
+        assert_eq!(HubServerSettings::of(&server.to_text()), Some(settings));
+        assert_eq!(HubServerSettings::of("listen: \"0.0.0.0:4222\"\n"), None);
+    }
 }

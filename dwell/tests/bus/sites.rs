@@ -23,6 +23,24 @@ impl Drop for Leaf {
     }
 }
 
+/// As after the replacement of the hub's key.
+#[test]
+fn configuration_written_again_keeps_its_settings() {
+    let listen_leaf = format!("127.0.0.1:{}", free_port());
+    let options = ["--listen-leaf", &listen_leaf, "--nats-size", "64MiB"];
+    let Some(bus) = Bus::with(&options) else { return };
+    let config = bus.file("nats-server.conf");
+    let before = std::fs::read_to_string(&config).unwrap();
+    let (cert, key) = (bus.path("cert.pem"), bus.path("key.pem"));
+    let again = ["hub", "nats-config", "--tls-cert", &cert, "--tls-key", &key];
+    bus.dwell(&again);
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), before);
+    bus.dwell(&[&again[..], &["--listen-leaf", "none"]].concat());
+    let without = std::fs::read_to_string(&config).unwrap();
+    assert!(!without.contains(&listen_leaf), "{without}");
+    assert!(without.contains("max_file_store: 67108864"), "{without}");
+}
+
 #[test]
 fn leaf_server_passes_on_only_nodes_of_its_site() {
     let (hub_leaf, site_port) = (free_port(), free_port());

@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dwell_bus::{
-    AcceptedKey, BusAddress, BusError, BusHub, Credential, HubServer, Owner, ServerTls,
-    SharedStore, change_keys, run, seed_file,
+    AcceptedKey, BusAddress, BusError, BusHub, Credential, HubServer, HubServerSettings, Owner,
+    ServerTls, SharedStore, change_keys, run, seed_file,
 };
 use dwell_hub::store::Counts;
 use dwell_hub::{Rules, SqliteStore};
@@ -45,13 +45,15 @@ impl Bus {
         let key = Credential::Key(seed_file(&bus.file("hub.nk")).unwrap());
         bus.accept(Owner::Hub, key);
         let server = HubServer {
-            listen: format!("127.0.0.1:{}", bus.port),
-            listen_leaf: None,
+            settings: HubServerSettings {
+                listen: format!("127.0.0.1:{}", bus.port),
+                listen_leaf: None,
+                max_bytes: 64 << 20,
+            },
             tls: ServerTls { cert: bus.file("cert.pem"), key: bus.file("key.pem") },
             keys: PathBuf::from("keys.conf"),
             pid: bus.file("pid"),
             store: bus.file("store"),
-            max_bytes: 64 << 20,
         };
         std::fs::write(bus.file("nats.conf"), server.to_text()).unwrap();
         bus.start_server();

@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf, absolute};
 
 use anyhow::Context;
 use dwell_bus::{
-    AcceptedKey, Credential, DEFAULT_STREAM_BYTES, HubServer, LeafServer, Owner, PasswordHash,
-    ServerTls, change_keys, password_file, read_keys, replace_file, seed_file,
+    AcceptedKey, Credential, DEFAULT_STREAM_BYTES, HubServer, HubServerSettings, LeafServer, Owner,
+    PasswordHash, ServerTls, change_keys, password_file, read_keys, replace_file, seed_file,
 };
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_rollup::Name;
@@ -16,14 +16,19 @@ use super::bus::stream_size;
 use super::keys::failure;
 use super::nats_files::{KeyFileArgs, NatsFiles};
 
+/// Address and port of a server by default.
+const DEFAULT_LISTEN: &str = "0.0.0.0:4222";
+
 /// Arguments of `hub nats-config`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Address and port for hubs and nodes
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:4222")]
-    listen: String,
+    /// Address and port for hubs and nodes [default: that of the last configuration of the hub's server,
+    /// or 0.0.0.0:4222]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
 
-    /// Address and port for leaf servers of sites [default: none may connect]
+    /// Address and port for leaf servers of sites, or `none` [default: as in the last configuration, or
+    /// none may connect]
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "leaf")]
     listen_leaf: Option<String>,
 
@@ -35,7 +40,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     tls_key: PathBuf,
 
-    /// Size of the stream in which records wait for a hub
+    /// Size of the stream in which records wait for a hub [default: that of the last configuration, or
+    /// 4GiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "leaf", value_parser = stream_size)]
     nats_size: Option<Bytes>,
 
@@ -78,13 +84,11 @@ fn hub(args: &Args) -> Result<Exit, Failure> {
     let accepted = AcceptedKey { owner: Owner::Hub, nodes: BTreeSet::new(), credential };
     change_keys(&keys, |keys| keys.enroll(accepted, true)).map_err(failure)?;
     let server = HubServer {
-        listen: args.listen.clone(),
-        listen_leaf: args.listen_leaf.clone(),
+        settings: args.settings(&config),
         tls: args.tls()?,
         keys: relative(&keys, &config)?,
         pid: full(&args.files.pid())?,
         store: full(&files.store)?,
-        max_bytes: args.nats_size.map_or(DEFAULT_STREAM_BYTES, |size| size.0),
     };
     replace_file(&config, &server.to_text(), 0o644)?;
     let (shown, key) = (config.display(), files.hub_key.display());
@@ -149,7 +153,7 @@ fn leaf(args: &Args, site: &Name, remote: &str) -> Result<Exit, Failure> {
     let remote_ca = args.tls_ca.as_deref();
     let server = LeafServer {
         site: site.clone(),
-        listen: args.listen.clone(),
+        listen: args.listen.clone().unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
         tls: ServerTls {
             cert: copy(&tls.cert, &dir, "cert.pem", 0o644)?,
             key: copy(&tls.key, &dir, "key.pem", 0o600)?,
@@ -177,6 +181,27 @@ impl Args {
         let dir = self.output.as_deref().unwrap_or(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir.join(config.file_name().unwrap_or_default()))
+    }
+
+    /// Settings of the hub's server: those given, then those of the configuration that exists.
+    fn settings(&self, config: &Path) -> HubServerSettings {
+        let last = std::fs::read_to_string(config);
+        let last = last.ok().and_then(|text| HubServerSettings::of(&text));
+        let mut settings = last.unwrap_or_else(|| HubServerSettings {
+            listen: DEFAULT_LISTEN.to_owned(),
+            listen_leaf: None,
+            max_bytes: DEFAULT_STREAM_BYTES,
+        });
+        if let Some(listen) = &self.listen {
+            settings.listen.clone_from(listen);
+        }
+        if let Some(listen) = &self.listen_leaf {
+            settings.listen_leaf = (listen != "none").then(|| listen.clone());
+        }
+        if let Some(size) = self.nats_size {
+            settings.max_bytes = size.0;
+        }
+        settings
     }
 
     fn tls(&self) -> Result<ServerTls, Failure> {
