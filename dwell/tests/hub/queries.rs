@@ -206,6 +206,7 @@ fn samples_are_requested_for_known_pairs_and_listed() {
     assert!(added.status.success(), "{added:?}");
     let requested = samples(&request);
     assert!(stderr(&requested).contains("request 1: "), "{requested:?}");
+    assert!(stderr(&requested).contains("no hub collects from a yet"), "{requested:?}");
     assert!(stderr(&samples(&["request", "a:b", "--last", "2h"])).contains("request 2: "));
     let listed = crate::fixture::object(&samples(&["list", "--format", "json"]));
     assert_matches_schema("dwell.hub-samples", &listed);

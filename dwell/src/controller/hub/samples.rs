@@ -6,7 +6,8 @@ use std::io::Write;
 use anyhow::Context;
 use dwell_hub::store::{HubStore, HubTransaction};
 use dwell_hub::{
-    SampleRequest, SampleRequestState, add_request, measure, requests, samples_object, time_text,
+    SampleRequest, SampleRequestState, add_request, collected_nodes, measure, requests,
+    samples_object, time_text,
 };
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_report::Table;
@@ -109,7 +110,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 fn request(args: &RequestArgs) -> Result<Exit, Failure> {
     // A missing database is not created: nothing would answer.
     args.database.open_to_read(&args.data)?;
-    let collected = collected_nodes(&args.data)?;
+    let devices = devices(&args.data)?;
     let now_ns = i64::try_from(Timestamp::now().as_nanosecond()).context("the clock is wrong")?;
     let (from_ns, to_ns) = match (args.from, args.to, args.last) {
         (Some(from_ns), Some(to_ns), _) => (from_ns, to_ns),
@@ -121,8 +122,11 @@ fn request(args: &RequestArgs) -> Result<Exit, Failure> {
     let mut store = args.database.open(&args.data)?;
     let mut transaction = store.begin()?;
     check_pair(&mut *transaction, &args.pair)?;
-    check_sender(&args.pair.sender, &collected)?;
     let Pair { sender, reflector } = args.pair.clone();
+    let is_collected = collected_nodes(&mut *transaction)?.contains(&sender);
+    if !is_collected {
+        check_sender(&sender, &devices)?;
+    }
     let request = SampleRequest {
         number: 0,
         sender,
@@ -141,6 +145,12 @@ fn request(args: &RequestArgs) -> Result<Exit, Failure> {
         "dwell: request {number}: samples arrive while a hub runs, the last ones 7 min after the end of \
          the span; see `dwell hub samples list`"
     ));
+    if !is_collected {
+        say(&format!(
+            "dwell: no hub collects from {} yet: samples come by SSH only, with `dwell hub --embedded`",
+            args.pair.sender
+        ));
+    }
     Ok(Exit::Measured)
 }
 
@@ -156,22 +166,21 @@ fn check_pair(transaction: &mut dyn HubTransaction, pair: &Pair) -> Result<(), F
     )))
 }
 
-/// Names of the devices, from which a hub of this directory collects by SSH.
-fn collected_nodes(data: &DataArgs) -> Result<BTreeSet<String>, Failure> {
+/// Names of the devices, from which an embedded hub of this directory collects by SSH.
+fn devices(data: &DataArgs) -> Result<BTreeSet<String>, Failure> {
     let Some(catalogue) = data.open_if_exists()? else { return Ok(BTreeSet::new()) };
     let devices = KnownDevice::all(&catalogue, &say_problem)?;
     Ok(devices.into_iter().map(|known| known.device.name).collect())
 }
 
 /// Refuses a node whose samples cannot arrive.
-fn check_sender(sender: &Name, collected: &BTreeSet<String>) -> Result<(), Failure> {
-    if collected.contains(sender.as_str()) {
+fn check_sender(sender: &Name, devices: &BTreeSet<String>) -> Result<(), Failure> {
+    if devices.contains(sender.as_str()) {
         return Ok(());
     }
     Err(Failure::usage(format!(
         "no samples of {sender} can arrive: they are collected by SSH only, and no device has this name; \
-         add it by `dwell device add {sender} DESTINATION`, or request them in the data directory of the \
-         hub that collects from it"
+         add it by `dwell device add {sender} DESTINATION`, and start `dwell hub --embedded`"
     )))
 }
 
