@@ -22,7 +22,10 @@ use crate::verify::Delivery;
 const LEVELS: [Level; 2] = [Level::FiveMinutes, Level::TenSeconds];
 
 /// Maximum number of bytes in one round, so that a node with many records does not delay its schedule.
-pub(crate) const MAX_ROUND_BYTES: usize = 16 << 20;
+const MAX_ROUND_BYTES: usize = 16 << 20;
+
+/// Maximum time of a round, for the same reason: a poor line needs minutes for these bytes.
+const MAX_ROUND_NS: i64 = 5 * SECOND_NS;
 
 /// Time after which records that the hub deferred are read again.
 const DEFERRED_INTERVAL_NS: i64 = 3_600 * SECOND_NS;
@@ -128,9 +131,18 @@ pub struct Round {
     pub status_ns: i64,
     /// Time at which it was read by the clock of the hub, in nanoseconds since 1970.
     pub read_ns: i64,
+    /// Whether the round ended before everything was read, so the next one should follow at once.
+    pub is_cut: bool,
 }
 
 impl Round {
+    /// Whether another message would make the round too long.
+    pub(crate) fn is_over(&self, now_ns: i64) -> bool {
+        // A clock that is set back ends the round as well.
+        let took = now_ns.abs_diff(self.read_ns);
+        self.bytes >= MAX_ROUND_BYTES || took >= MAX_ROUND_NS.unsigned_abs()
+    }
+
     /// Returns why the hub collects nothing, or nothing that is usable now, and what to do.
     pub fn fault(&self) -> Option<String> {
         if !self.has_agent {
@@ -228,11 +240,13 @@ impl Collector {
             self.samples.iter_mut().for_each(SampleCollector::restart);
         }
         for level in LEVELS {
-            while self.collect(spool, store, level, &now, &mut round)?
-                && round.bytes < MAX_ROUND_BYTES
-            {}
+            while !round.is_cut && self.collect(spool, store, level, &now, &mut round)? {
+                round.is_cut = round.is_over(now());
+            }
         }
-        if let Some(samples) = &mut self.samples {
+        if let Some(samples) = &mut self.samples
+            && !round.is_cut
+        {
             samples.round(spool, store, &status, &now, &mut round)?;
         }
         Ok(round)

@@ -13,7 +13,7 @@ use dwell_store::{FleetSamples, StoreError, fleet_samples, is_whole_segment};
 use super::request::{SampleRequest, SampleRequestState, requests};
 use crate::batch::Rules;
 use crate::clock::check_clock;
-use crate::collect::{CollectError, MAX_ROUND_BYTES, NodeSpool, Round};
+use crate::collect::{CollectError, NodeSpool, Round};
 use crate::error::HubError;
 use crate::incarnation::{MAX_RANGES, Source};
 use crate::ingest::ingest;
@@ -106,20 +106,19 @@ impl SampleCollector {
         let spans = pending.iter().map(SampleRequest::written_ns);
         let written = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
         let mut is_read = false;
-        let mut bytes = 0;
-        while !is_read && bytes < MAX_ROUND_BYTES {
+        while !is_read && !round.is_cut {
             let read = spool.read_samples(self.cursor, written);
             let (message, next, has_more) = read.map_err(CollectError::Carrier)?;
-            bytes += message.len();
+            round.bytes += message.len();
             self.take(store, &message, &pending, now(), round).map_err(CollectError::Hub)?;
             self.cursor = next.or(self.cursor);
             is_read = !has_more;
+            round.is_cut = has_more && round.is_over(now());
             if is_read || self.waiting_bytes >= MAX_WAITING_BYTES {
                 self.flush(spool, store, now())?;
             }
         }
         self.flush(spool, store, now())?;
-        round.bytes += bytes;
         end_requests(store, &before, pending, now(), is_read).map_err(CollectError::Hub)
     }
 

@@ -1,5 +1,6 @@
 //! Collection from a spool, which is simulated here.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
@@ -148,6 +149,31 @@ fn records_of_a_new_spool_are_collected_without_reconnecting() {
     anew.status.as_mut().unwrap().incarnation = Incarnation(2);
     let round = collector.round(&mut anew, &store, || NOW).unwrap();
     assert_eq!(round.counts.stored, count as u64);
+}
+
+#[test]
+fn round_over_a_poor_line_ends_in_time_for_a_new_schedule() {
+    let ((mut spool, count), (store, _dir)) = (filled(), store());
+    let mut collector = collector();
+    // Each look at the clock is a second later than the one before.
+    let seconds = Cell::new(0);
+    let now = || {
+        seconds.set(seconds.get() + 1);
+        NOW + seconds.get() * HOUR / 3_600
+    };
+    let (mut stored, mut rounds) = (0, 0);
+    loop {
+        let before = seconds.get();
+        let round = collector.round(&mut spool, &store, now).unwrap();
+        assert!(seconds.get() - before < 15, "{} s", seconds.get() - before);
+        stored += round.counts.stored;
+        rounds += 1;
+        if !round.is_cut {
+            break;
+        }
+    }
+    assert_eq!(stored, count as u64);
+    assert!(rounds > 2, "{rounds}");
 }
 
 #[test]

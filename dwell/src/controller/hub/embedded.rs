@@ -414,8 +414,10 @@ fn collect_over(
 ) -> String {
     let mut collector = Collector::new(node.clone(), shared.rules).with_samples(&shared.dir);
     while !is_stopped() {
+        let mut is_cut = false;
         match collector.round(&mut spool, &shared.store, now_ns) {
             Ok(round) => {
+                is_cut = round.is_cut;
                 news.collected(&round);
                 if round.counts.stored > 0 && news.is_check_due() {
                     news.simultaneous(simultaneous(shared, node));
@@ -426,7 +428,9 @@ fn collect_over(
             Err(error @ CollectError::OtherName { .. }) => news.failed(error.to_string()),
             Err(CollectError::Carrier(error)) => return chain(&error),
         }
-        wait(shared.interval.min(MAX_REQUEST_INTERVAL), &[stop, &shared.stop]);
+        if !is_cut {
+            wait(shared.interval.min(MAX_REQUEST_INTERVAL), &[stop, &shared.stop]);
+        }
     }
     String::new()
 }
