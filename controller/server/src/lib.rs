@@ -21,6 +21,7 @@ mod fleet;
 mod hub;
 mod metrics;
 mod pages;
+mod parquet_file;
 
 pub mod api;
 

@@ -22,6 +22,7 @@ use crate::command::CHANGE_TIMEOUT;
 use crate::deleted_runs::deleted_runs;
 use crate::error::Error;
 use crate::experiments::UNDO_TIMEOUT;
+use crate::parquet_file::parquet_file;
 
 /// Maximum length of a note, in bytes.
 const MAX_NOTE_LEN: usize = 16 << 10;
@@ -369,31 +370,7 @@ pub(super) async fn parquet(
         Ok(trial.map(|trial| store.verified(&row, &trial)).transpose()?)
     });
     let path = path.await?.flatten().ok_or_else(&missing)?;
-    let file = tokio::fs::File::open(&path).await.map_err(|_| missing())?;
-    let length = file.metadata().await.map_err(|_| missing())?.len();
-    let headers = [
-        (header::CONTENT_TYPE, "application/vnd.apache.parquet".to_owned()),
-        (header::CONTENT_LENGTH, length.to_string()),
-    ];
-    Ok((headers, file_body(file)).into_response())
-}
-
-/// Streams a file.
-fn file_body(mut file: tokio::fs::File) -> Body {
-    use tokio::io::AsyncReadExt as _;
-    let (sender, receiver) = tokio::sync::mpsc::channel(2);
-    tokio::spawn(async move {
-        loop {
-            let mut chunk = Vec::with_capacity(64 << 10);
-            let read = file.read_buf(&mut chunk).await.map(|_| axum::body::Bytes::from(chunk));
-            let is_last = read.as_ref().map_or(true, |chunk| chunk.is_empty());
-            let is_empty = read.as_ref().is_ok_and(|chunk| chunk.is_empty());
-            if (!is_empty && sender.send(read).await.is_err()) || is_last {
-                return;
-            }
-        }
-    });
-    Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(receiver))
+    parquet_file(&path).await.map_err(|_| missing().into())
 }
 
 /// The state of a run's trials, for streams of events.

@@ -15,6 +15,7 @@ mod nodes;
 mod overview;
 mod pager;
 mod pair;
+mod pair_samples;
 mod reports;
 mod run;
 mod runs;

@@ -18,11 +18,13 @@ use serde_json::{Map, Value};
 
 use super::layout::{Layout, render};
 use super::mesh::Choice;
+use super::pair_samples::{PairSamples, Span, add_files, file_of};
 use super::query_text;
 use super::run::json;
 use crate::app::App;
 use crate::error::Error;
 use crate::hub::now_ns;
+use crate::parquet_file::parquet_file;
 
 /// Ranges: name, text, length in hours, and length of a step in seconds.
 const RANGES: [(&str, &str, i64, i64); 5] = [
@@ -48,6 +50,7 @@ pub(super) fn router() -> Router<App> {
     Router::new()
         .route("/mesh/{sender}/{reflector}", get(page))
         .route("/mesh/{sender}/{reflector}/figures.json", get(figures))
+        .route("/mesh/{sender}/{reflector}/samples/{file}", get(samples))
 }
 
 /// The query of the address.
@@ -113,6 +116,8 @@ struct Direction {
     note: Option<&'static str>,
     /// Query of the API.
     link: String,
+    span: Span,
+    samples: PairSamples,
 }
 
 /// Both directions, that of the address first.
@@ -191,7 +196,15 @@ fn direction(
         query_text(&time_text(question.from_ns)),
         query_text(&time_text(question.to_ns)),
     );
+    let span = Span {
+        sender: sender.clone(),
+        reflector: reflector.clone(),
+        from_ns: question.from_ns,
+        to_ns: question.to_ns,
+    };
     Ok(Direction {
+        samples: span.read(transaction)?,
+        span,
         sender: sender.clone(),
         reflector: reflector.clone(),
         figure: smoke(&series(id, &answer, now_ns)),
@@ -338,10 +351,15 @@ async fn page(
     Query(query): Query<PairQuery>,
 ) -> Result<Response, Error> {
     let view = View::new(&sender, &reflector, &query)?;
-    let pair = match pair(&app, view).await {
+    let mut pair = match pair(&app, view).await {
         Err(Error::Invalid(text)) => return Err(Error::NotFound(text)),
         pair => pair?,
     };
+    let of_spans = pair.directions.iter().map(|it| (it.span.clone(), it.samples.clone()));
+    let samples = add_files(&app, of_spans.collect()).await?;
+    for (direction, samples) in pair.directions.iter_mut().zip(samples) {
+        direction.samples = samples;
+    }
     let view = &pair.view;
     let (range, ..) = RANGES[view.range];
     let title = format!("{} to {}", view.sender, view.reflector);
@@ -366,4 +384,14 @@ async fn figures(
     let specifications: Map<String, Value> =
         figures.map(|figure| (figure.id, figure.spec)).collect();
     Ok(json(Value::Object(specifications).to_string()))
+}
+
+/// Sends a file of samples.
+async fn samples(
+    State(app): State<App>,
+    Path((sender, reflector, file)): Path<(String, String, String)>,
+) -> Result<Response, Error> {
+    let path = file_of(&app, sender, reflector, file).await?;
+    let gone = |error| Error::NotFound(format!("cannot read {}: {error}", path.display()));
+    parquet_file(&path).await.map_err(gone)
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dwell_server::{AccessConfig, Config, HubSource, bind, serve};
+use dwell_store::FleetSamples;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -57,14 +58,19 @@ impl Server {
         Self { address, _data: data }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    /// Returns the whole answer.
+    fn get_bytes(&self, path: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // HTTP/1.0 has no chunks.
         write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
+        bytes
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        let text = String::from_utf8(self.get_bytes(path)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
@@ -173,6 +179,40 @@ fn pair_has_bands_gaps_pauses_and_the_same_figures() {
     assert!(html.contains("Shown: the round trip."), "{html}");
     for range in ["1h", "7d", "30d", "90d"] {
         text(&server, &format!("/mesh/a/b?range={range}&metric=one_way_forward_ns"));
+    }
+}
+
+#[test]
+fn pair_leads_to_its_samples() {
+    let data = tempfile::tempdir().unwrap();
+    fill(data.path());
+    let now_ns = jiff::Timestamp::now().as_nanosecond() as i64;
+    let about = |reflector: &str, first_sequence: u64| FleetSamples {
+        sender: "a".to_owned(),
+        reflector: reflector.to_owned(),
+        protocol: "stamp".to_owned(),
+        entry: "mesh+x".to_owned(),
+        incarnation: "0000000000000001".to_owned(),
+        first_sequence,
+        sequences: first_sequence.to_string(),
+        from_ns: now_ns - 60_000_000_000,
+        to_ns: now_ns - 1_000_000_000,
+        samples: 0,
+    };
+    let path = about("b", 7).store(data.path(), &[]).unwrap();
+    about("c", 8).store(data.path(), &[]).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let server = Server::start(data);
+    let html = text(&server, "/mesh/a/b");
+    let link = "/mesh/a/b/samples/a-0000000000000001-7.parquet";
+    assert!(html.contains(&format!("href=\"{link}\"")), "{html}");
+    assert!(!html.contains("-8.parquet"), "{html}");
+    assert!(html.contains("dwell hub samples request a:b --from "), "{html}");
+    let file = server.get_bytes(link);
+    assert!(file.ends_with(&bytes), "{} of {} bytes", file.len(), bytes.len());
+    for missing in ["a-0000000000000001-8.parquet", "..%2fhub.sqlite", "x"] {
+        let answer = server.get(&format!("/mesh/a/b/samples/{missing}"));
+        assert_eq!(answer.status, 404, "{missing}");
     }
 }
 
