@@ -161,7 +161,7 @@ fn raise_alerts(store: &mut dyn HubStore, now_ns: i64) {
     let rules = "version = 1\n\
                  [[alert]]\nname = \"slow\"\nwhen = \"p95 > 5ms for 30m\"\nsamples = true\n\
                  notify = [\"ops\"]\n\
-                 [[alert]]\nname = \"loss\"\nwhen = \"loss > 0.1% for 24h\"\n\
+                 [[alert]]\nname = \"loss\"\nwhen = \"loss > 0.1% for 3h\"\n\
                  [[alert]]\nname = \"tail\"\nwhen = \"p99_9 > 5ms for 5m\"\npairs = [\"a:b\"]\n\
                  [notify.ops]\nwebhook = \"http://127.0.0.1:9/hook\"\n";
     let (author, text) = ("u@h".to_owned(), rules.to_owned());
