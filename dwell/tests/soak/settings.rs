@@ -73,8 +73,10 @@ impl Settings {
         };
         let mut victims: Vec<Victim> = (0..self.kills).map(victim).collect();
         victims.shuffle(&mut random);
-        let servers = victims.iter_mut().filter(|victim| **victim == Victim::NatsServer);
-        for (number, server) in servers.take(self.deletions).enumerate() {
+        let mut servers: Vec<_> =
+            victims.iter_mut().filter(|victim| **victim == Victim::NatsServer).collect();
+        servers.shuffle(&mut random);
+        for (number, server) in servers.into_iter().take(self.deletions).enumerate() {
             *server = Victim::NatsStore { is_hub_down: number % 2 == 0 };
         }
         let is_store = |victim: &&Victim| matches!(victim, Victim::NatsStore { .. });
