@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -231,6 +231,8 @@ async fn drive(
     max_payload: usize,
 ) -> Result<std::convert::Infallible, String> {
     let mut signs_of_life = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    // After a pause of this machine, the answers to earlier signs are read first.
+    signs_of_life.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut unanswered, mut is_closing) = (0, false);
     loop {
         while let Some(operation) = take_operation(&mut buffer)? {
