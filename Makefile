@@ -212,6 +212,7 @@ bench-web: setup-packages build ## load the web controller, and measure whether 
 	@target/release/web $(ARGS)
 
 bench-fleet: setup-packages build ## load a hub with 10,000 agents, a backlog, a node's spool and pages of a large fleet; list the goals missed
+	@$(MAKE) --no-print-directory nodes NODES=x86_64
 	@target/release/fleet $(ARGS)
 
 target/release/creflect: bench/c/reflect.c
