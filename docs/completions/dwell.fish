@@ -605,11 +605,11 @@ complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -l nats-pid -d 'File with the process id of nats-server, to make it read its keys again [default: nats/nats-server.pid in the data directory]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from keys" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l listen -d 'Address and port for hubs and nodes' -r
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l listen-leaf -d 'Address and port for leaf servers of sites [default: none may connect]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l listen -d 'Address and port for hubs and nodes [default: that of the last configuration of the hub\'s server, or 0.0.0.0:4222]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l listen-leaf -d 'Address and port for leaf servers of sites, or `none` [default: as in the last configuration, or none may connect]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l tls-cert -d 'Certificate chain of the server, PEM' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l tls-key -d 'Private key of the certificate, PEM' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l nats-size -d 'Size of the stream in which records wait for a hub' -r
+complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l nats-size -d 'Size of the stream in which records wait for a hub [default: that of the last configuration, or 4GiB]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l leaf -d 'Write the configuration of a leaf server for this site instead' -r
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l nodes -d 'Nodes of the site [default: those of its last configuration]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand hub; and __fish_seen_subcommand_from nats-config" -l remote -d 'Leaf address of the hub\'s server, such as tls://hub.example.org:7422' -r

@@ -135,8 +135,8 @@ fn dwell_started_elsewhere_counts_as_another_program() {
     let sandbox = Sandbox::new();
     let plan = sandbox.write("idle.toml", &LOADED.replace("load = \"busy\"\n", ""));
     // The shell exits and init adopts the process, as if a service manager had started it. It gets
-    // most of the CPUs, also while other tests compute.
-    let script = "setsid nice -n -10 \"$0\" load cpu --level 100% --duration 60s > /dev/null 2>&1 &
+    // most of one CPU, also while other tests compute; these have the rest.
+    let script = "setsid nice -n -10 \"$0\" load cpu --cpu 0 --duration 60s > /dev/null 2>&1 &
         echo $!";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, DWELL]).env("DWELL_DATA", sandbox.data());

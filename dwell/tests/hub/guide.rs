@@ -3,7 +3,7 @@
 //! that the next commands show.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -143,6 +143,12 @@ pub(crate) fn assert_all_listed(listed: &str) {
     assert_eq!(NODES.iter().filter(|node| listed.contains(*node)).count(), NODES.len(), "{listed}");
 }
 
+/// The guide promises ten minutes, to a reader who types at once.
+fn assert_in_time(since: Instant, reader: &Reader) {
+    println!("guide: {:.0?}, of which {:.0?} in commands", since.elapsed(), reader.typed);
+    assert!(since.elapsed() < Duration::from_secs(600), "{:?}", since.elapsed());
+}
+
 /// Asserts that nothing of dwell is left on a device but the spool, also if the hub has run it.
 fn assert_devices_are_clean(reader: &Reader) {
     for (index, node) in NODES.iter().enumerate() {
@@ -170,7 +176,7 @@ fn guide_leads_to_a_mesh_of_five_agents() {
     reader.types(&agents);
     wait_until("the last records", || sent(&reader.rows("berlin:lyon")) > before_stop);
     reader.types(&rest);
-    println!("guide: {:.0?}, of which {:.0?} in commands", since.elapsed(), reader.typed);
+    assert_in_time(since, &reader);
     reader.wait_until_stopped();
     let log = reader.file("hub.log");
     assert!(log.contains("hub stopped") && !log.contains("panicked"), "{log}");
@@ -193,7 +199,7 @@ fn guide_with_nats_and_postgresql_leads_to_the_same_mesh() {
     reader.types(&agents);
     wait_until("the last records", || sent(&reader.rows("berlin:lyon")) > before_stop);
     reader.types(&rest);
-    println!("guide: {:.0?}, of which {:.0?} in commands", since.elapsed(), reader.typed);
+    assert_in_time(since, &reader);
     reader.wait_until_stopped();
     let log = reader.file("hub.log");
     assert!(log.contains("hub stopped") && !log.contains("panicked"), "{log}");
