@@ -1,4 +1,4 @@
-# Targets for developers. `make help` lists them; CI runs `make test`, `make test-guests` and `make test-arm`.
+# Targets for developers. `make help` lists them; CI runs `make test`.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local

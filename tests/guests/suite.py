@@ -3,8 +3,6 @@
 A suite is a module of `suites`. Its `TARGET` is the `make` target that runs it (default: test-guests). Its `GUESTS`
 lists the guests, which boot first. Its functions `test_NAME(rig)` run in the order of the file, each in at most
 `TIMEOUT` seconds. `Skip` skips a test. After the tests, nothing of dwell may run or listen in a guest (leftovers.py).
-
-If `DWELL_GUESTS_END` is set, to seconds since 1970, no suite and no test starts after that time: CI has a limit.
 """
 
 import importlib
@@ -21,9 +19,6 @@ from packages import ROOT
 
 DEFAULT_TIMEOUT = 180
 DEFAULT_TARGET = "test-guests"
-
-# Reason of the tests that are skipped after `DWELL_GUESTS_END`.
-NO_TIME = "no time is left (DWELL_GUESTS_END)"
 
 
 class Skip(Exception):
@@ -70,8 +65,7 @@ def run(chosen, only=None):
         for test, result, detail in run_suite(name, only):
             counts[result] += 1
             if result == "SKIP":
-                if detail != NO_TIME:
-                    skipped.add(f"{name}::{test}")
+                skipped.add(f"{name}::{test}")
                 print(f"SKIP {name}::{test}: {detail}", flush=True)
             else:
                 print(f"test {name}::{test} ... {result}{detail}", flush=True)
@@ -97,9 +91,6 @@ def run_suite(name, only):
     started = time.monotonic()
     if not tests:
         return
-    if is_over():
-        yield from ((short_name(test), "SKIP", NO_TIME) for test in tests)
-        return
     with Rig() as rig:
         try:
             rig.boot(*module.GUESTS)
@@ -107,19 +98,9 @@ def run_suite(name, only):
             yield "boot", "FAILED", f"\n{indented(str(error))}"
             return
         for test in tests:
-            outcome = ("SKIP", NO_TIME) if is_over() else run_test(test, rig, timeout)
-            yield short_name(test), *outcome
+            yield test.__name__.removeprefix("test_"), *run_test(test, rig, timeout)
         yield "nothing_is_left", *run_test(leftovers.check, rig, timeout)
     print(f"guests: suite {name} took {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
-
-
-def short_name(test):
-    return test.__name__.removeprefix("test_")
-
-
-def is_over():
-    """Returns whether no test may start any longer."""
-    return time.time() > float(os.environ.get("DWELL_GUESTS_END", "inf"))
 
 
 def run_test(test, rig, timeout):
