@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use async_nats::ServerAddr;
-use dwell_rollup::{DEFAULT_SPOOL_DIR, Name, SPOOL_VARIABLE, user_spool_dir};
+use dwell_rollup::{DEFAULT_SPOOL_DIR, Name, find_spool_dir};
 use dwell_units::Nanos;
 use serde::Deserialize;
 
@@ -35,18 +35,10 @@ pub(crate) struct Config {
 
 /// The directory in which the agent of this user has its spool by default.
 fn default_spool() -> PathBuf {
-    let path = |name| std::env::var_os(name).map(PathBuf::from);
-    if let Some(dir) = path(SPOOL_VARIABLE) {
-        return dir;
-    }
-    let shared = Path::new(DEFAULT_SPOOL_DIR);
     // The owner of a process is its effective user, see proc(5).
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if is_root || shared.is_dir() {
-        return shared.to_owned();
-    }
-    let (state, home) = (path("XDG_STATE_HOME"), path("HOME"));
-    user_spool_dir(state.as_deref(), home.as_deref()).unwrap_or_else(|| shared.to_owned())
+    let has_shared = is_root || Path::new(DEFAULT_SPOOL_DIR).is_dir();
+    find_spool_dir(|name| std::env::var_os(name).map(PathBuf::from), has_shared)
 }
 
 const fn default_receipt_timeout() -> Nanos {

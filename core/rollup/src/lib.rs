@@ -45,8 +45,8 @@ pub use schedule::{
 pub use send_budget::SendBudget;
 pub use spool_layout::{
     DEFAULT_SPOOL_DIR, InvalidRecordFile, MAX_RECEIPTS_LEN, PAUSE_FILE, PAUSE_LOCK_FILE,
-    RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, SPOOL_VARIABLE, STATE_FILE, STATUS_FILE,
-    SpoolCursor, SpoolState, StatusFile, UPLINK_LOCK_FILE, level_dir, user_spool_dir,
+    RECEIPTS_DIR, RecordFile, SCHEDULE_FILE, SPOOL_LEVELS, STATE_FILE, STATUS_FILE, SpoolCursor,
+    SpoolState, StatusFile, UPLINK_LOCK_FILE, find_spool_dir, level_dir,
 };
 pub use spool_selection::{Selection, select_records};
 pub use status::{DroppedCounts, DroppedRecords, Pause, PauseInterval, Status, StreamFault};

@@ -16,7 +16,7 @@
 //! the hub knows, so the last one counts.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -30,15 +30,22 @@ use crate::status::{DroppedCounts, DroppedRecords, Status};
 pub const DEFAULT_SPOOL_DIR: &str = "/var/lib/dwell-agent";
 
 /// Environment variable with another default directory.
-pub const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
+const SPOOL_VARIABLE: &str = "DWELL_AGENT_SPOOL";
 
-/// Returns the default directory of the spool of a user who cannot create [`DEFAULT_SPOOL_DIR`], by the XDG
-/// Base Directory Specification. `state` is the value of `XDG_STATE_HOME`, and `home` that of `HOME`; `None`
-/// if neither is set.
-pub fn user_spool_dir(state: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
-    let state = state.filter(|dir| dir.is_absolute()).map(Path::to_owned);
-    let state = state.or_else(|| Some(home?.join(".local/state")))?;
-    Some(state.join("dwell-agent"))
+/// Returns the directory of the spool if no configuration names one: that of the environment, or
+/// [`DEFAULT_SPOOL_DIR`] if it is in use (`has_shared`), or that of the user by the XDG Base Directory
+/// Specification. `variable` returns the values of environment variables. Agent and carriers of one user find
+/// the same.
+pub fn find_spool_dir(variable: impl Fn(&str) -> Option<PathBuf>, has_shared: bool) -> PathBuf {
+    if let Some(dir) = variable(SPOOL_VARIABLE) {
+        return dir;
+    }
+    let state = variable("XDG_STATE_HOME").filter(|dir| dir.is_absolute());
+    let state = state.or_else(|| Some(variable("HOME")?.join(".local/state")));
+    match state {
+        Some(state) if !has_shared => state.join("dwell-agent"),
+        _ => DEFAULT_SPOOL_DIR.into(),
+    }
 }
 
 /// Directory of receipts.
@@ -199,17 +206,30 @@ pub struct SpoolState {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn spool_of_a_user_is_in_the_home() {
-        let dir = |state: &str, home: &str| {
-            let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-            user_spool_dir(path(state).as_deref(), path(home).as_deref())
+        let dir = |variables: &[(&str, &str)], has_shared: bool| {
+            let value = |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            };
+            find_spool_dir(value, has_shared)
         };
-        assert_eq!(dir("", "/home/pi"), Some("/home/pi/.local/state/dwell-agent".into()));
-        assert_eq!(dir("/state", "/home/pi"), Some("/state/dwell-agent".into()));
-        assert_eq!(dir("state", ""), None, "a relative path is ignored");
+        let (home, state) = (("HOME", "/home/pi"), ("XDG_STATE_HOME", "/state"));
+        let own = Path::new("/home/pi/.local/state/dwell-agent");
+        assert_eq!(dir(&[home], false), own);
+        assert_eq!(dir(&[home], true), Path::new(DEFAULT_SPOOL_DIR));
+        assert_eq!(dir(&[], false), Path::new(DEFAULT_SPOOL_DIR));
+        assert_eq!(dir(&[home, state], false), Path::new("/state/dwell-agent"));
+        assert_eq!(
+            dir(&[home, ("XDG_STATE_HOME", "state")], false),
+            own,
+            "a relative path is ignored"
+        );
+        assert_eq!(dir(&[home, (SPOOL_VARIABLE, "/spool")], true), Path::new("/spool"));
     }
 
     #[test]

@@ -9,29 +9,20 @@ use std::path::{Path, PathBuf};
 use dwell_io::plain_file;
 use dwell_rollup::{
     DEFAULT_SPOOL_DIR, Incarnation, Level, MAX_MESSAGE_LEN, MAX_RECEIPTS_LEN, PAUSE_FILE,
-    PAUSE_LOCK_FILE, Pause, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, SPOOL_VARIABLE,
-    STATUS_FILE, Selection, SpoolCursor, level_dir, select_records, user_spool_dir,
+    PAUSE_LOCK_FILE, Pause, RECEIPTS_DIR, RangeSet, RecordFile, SCHEDULE_FILE, STATUS_FILE,
+    Selection, SpoolCursor, find_spool_dir, level_dir, select_records,
 };
 use serde_json::Value;
 
 /// Maximum length of a small file in bytes.
 const MAX_SMALL_LEN: usize = 1 << 20;
 
-/// Returns the directory of the spool on this machine: that of the environment, or the default. Agent and
-/// carriers of one user find the same.
+/// Returns the directory of the spool on this machine.
 pub(crate) fn default_dir() -> PathBuf {
-    let path = |name| std::env::var_os(name).map(PathBuf::from);
-    if let Some(dir) = path(SPOOL_VARIABLE) {
-        return dir;
-    }
-    let shared = Path::new(DEFAULT_SPOOL_DIR);
     // The owner of a process is its effective user, see proc(5).
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if is_root || shared.is_dir() {
-        return shared.to_owned();
-    }
-    let (state, home) = (path("XDG_STATE_HOME"), path("HOME"));
-    user_spool_dir(state.as_deref(), home.as_deref()).unwrap_or_else(|| shared.to_owned())
+    let has_shared = is_root || Path::new(DEFAULT_SPOOL_DIR).is_dir();
+    find_spool_dir(|name| std::env::var_os(name).map(PathBuf::from), has_shared)
 }
 
 /// Records of one level from a position on.
