@@ -143,10 +143,20 @@ pub(crate) fn assert_all_listed(listed: &str) {
     assert_eq!(NODES.iter().filter(|node| listed.contains(*node)).count(), NODES.len(), "{listed}");
 }
 
-/// The guide promises ten minutes, to a reader who types at once.
-fn assert_in_time(since: Instant, reader: &Reader) {
+/// Types the block that stops everything. The agents end, and the hub stores their last records. The
+/// guide promises ten minutes, to a reader who types at once.
+fn stop(reader: &mut Reader, block: &str, since: Instant) {
+    let before_stop = sent(&reader.rows("berlin:lyon"));
+    let (agents, rest) = split_at(block, "sleep ");
+    reader.types(&agents);
+    wait_until("the last records", || sent(&reader.rows("berlin:lyon")) > before_stop);
+    reader.types(&rest);
     println!("guide: {:.0?}, of which {:.0?} in commands", since.elapsed(), reader.typed);
     assert!(since.elapsed() < Duration::from_secs(600), "{:?}", since.elapsed());
+    reader.wait_until_stopped();
+    let log = reader.file("hub.log");
+    assert!(log.contains("hub stopped") && !log.contains("panicked"), "{log}");
+    assert_devices_are_clean(reader);
 }
 
 /// Asserts that nothing of dwell is left on a device but the spool, also if the hub has run it.
@@ -170,17 +180,7 @@ fn guide_leads_to_a_mesh_of_five_agents() {
     assert_all_listed(&reader.types(&guide.hub));
     guide.ask_and_change(&mut reader);
     guide.look_and_be_alerted(&mut reader);
-    let before_stop = sent(&reader.rows("berlin:lyon"));
-    // The agents end, and the hub collects their last records.
-    let (agents, rest) = split_at(&guide.stop, "sleep ");
-    reader.types(&agents);
-    wait_until("the last records", || sent(&reader.rows("berlin:lyon")) > before_stop);
-    reader.types(&rest);
-    assert_in_time(since, &reader);
-    reader.wait_until_stopped();
-    let log = reader.file("hub.log");
-    assert!(log.contains("hub stopped") && !log.contains("panicked"), "{log}");
-    assert_devices_are_clean(&reader);
+    stop(&mut reader, &guide.stop, since);
     let output = reader.dwell(&["query", "berlin:lyon", "--last", "10m"]);
     assert!(stdout(&output).contains("total"), "{output:?}");
 }
@@ -194,16 +194,7 @@ fn guide_with_nats_and_postgresql_leads_to_the_same_mesh() {
     assert_all_listed(&reader.types(&bus.uplinks));
     guide.ask_and_change(&mut reader);
     guide.look_and_be_alerted(&mut reader);
-    let before_stop = sent(&reader.rows("berlin:lyon"));
-    let (agents, rest) = split_at(&bus.stop, "sleep ");
-    reader.types(&agents);
-    wait_until("the last records", || sent(&reader.rows("berlin:lyon")) > before_stop);
-    reader.types(&rest);
-    assert_in_time(since, &reader);
-    reader.wait_until_stopped();
-    let log = reader.file("hub.log");
-    assert!(log.contains("hub stopped") && !log.contains("panicked"), "{log}");
-    assert_devices_are_clean(&reader);
+    stop(&mut reader, &bus.stop, since);
     assert!(!reader.work.join("dwell-data/hub.sqlite").exists(), "all is in PostgreSQL");
     reader.types(&bus.removal);
     assert!(!reader.dwell(&["query"]).status.success());

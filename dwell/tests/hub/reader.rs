@@ -33,13 +33,14 @@ pub(crate) const SPOOL: &str = ".local/state/dwell-agent";
 
 /// Gives a device a user of its own, who has the home, and no spool of an installed agent.
 const ORDINARY_USER: &str = "
-mkdir /tmp/lib /root/.ssh
+home=~root
+mkdir /tmp/lib $home/.ssh
 mount --bind /tmp/lib /var/lib
 cp /etc/passwd /tmp/passwd
-echo 'reader:x:6543:6543::/root:/bin/sh' >>/tmp/passwd
+echo \"reader:x:6543:6543::$home:/bin/sh\" >>/tmp/passwd
 mount --bind /tmp/passwd /etc/passwd
-cp /run/dwell-*/key.pub /root/.ssh/authorized_keys
-chown -R 6543:6543 /root
+cp /run/dwell-*/key.pub $home/.ssh/authorized_keys
+chown -R 6543:6543 $home
 ";
 
 /// Configuration of sshd for this user.
