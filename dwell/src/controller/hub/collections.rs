@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use dwell_hub::store::HubStore;
+use dwell_hub::store::{HubStore, HubTransaction};
 use dwell_hub::{Collection, HubError, collections};
 use dwell_results::owner;
 use dwell_rollup::Name;
@@ -66,11 +66,10 @@ impl OwnCollections {
         store: &Mutex<dyn HubStore + Send>,
         node: &Name,
     ) -> Result<(), HubError> {
-        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut transaction = store.begin()?;
-        transaction.add_nodes(std::slice::from_ref(node))?;
-        self.of(node, None).store(&mut *transaction)?;
-        transaction.commit()
+        change(store, |transaction| {
+            transaction.add_nodes(std::slice::from_ref(node))?;
+            self.of(node, None).store(transaction)
+        })
     }
 
     /// Removes a node, from which this hub no longer collects.
@@ -79,10 +78,7 @@ impl OwnCollections {
         store: &Mutex<dyn HubStore + Send>,
         node: &Name,
     ) -> Result<(), HubError> {
-        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut transaction = store.begin()?;
-        self.of(node, None).remove(&mut *transaction)?;
-        transaction.commit()
+        change(store, |transaction| self.of(node, None).remove(transaction))
     }
 
     /// Stores why this hub collects nothing from a node; `None`: it does.
@@ -92,11 +88,18 @@ impl OwnCollections {
         node: &Name,
         fault: Option<&str>,
     ) -> Result<(), HubError> {
-        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut transaction = store.begin()?;
-        self.of(node, fault).store(&mut *transaction)?;
-        transaction.commit()
+        change(store, |transaction| self.of(node, fault).store(transaction))
     }
+}
+
+fn change(
+    store: &Mutex<dyn HubStore + Send>,
+    make: impl FnOnce(&mut dyn HubTransaction) -> Result<(), HubError>,
+) -> Result<(), HubError> {
+    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut transaction = store.begin()?;
+    make(&mut *transaction)?;
+    transaction.commit()
 }
 
 #[cfg(test)]
