@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::MAX_LEAD_NS;
 use crate::error::HubError;
 use crate::period::SECOND_NS;
 use crate::store::{HubTransaction, TextKind};
@@ -52,14 +53,15 @@ pub(super) fn take(
     now_ns: i64,
 ) -> Result<Result<Lease, Lease>, HubError> {
     let known = lease(transaction)?;
-    // A hub whose clock was ahead may have left a later end.
-    let in_force = now_ns.saturating_add(1)..=now_ns.saturating_add(LEASE_NS);
+    // The clocks of two hubs differ, but a hub whose clock was wrong may have left a much later end.
+    let latest_ns = now_ns.saturating_add(MAX_LEAD_NS);
+    let in_force = now_ns.saturating_add(1)..=latest_ns.saturating_add(LEASE_NS);
     let is_other = |known: &Lease| known.hub != hub && in_force.contains(&known.until_ns);
     if let Some(other) = known.clone().filter(is_other) {
         return Ok(Err(other));
     }
     let is_continued = |known: &Lease| {
-        known.evaluated_ns <= now_ns && now_ns.saturating_sub(known.evaluated_ns) <= MAX_BREAK_NS
+        known.evaluated_ns <= latest_ns && now_ns.saturating_sub(known.evaluated_ns) <= MAX_BREAK_NS
     };
     let taken = Lease {
         hub: hub.to_owned(),
@@ -78,4 +80,31 @@ pub(super) fn release(transaction: &mut dyn HubTransaction) -> Result<(), HubErr
     let ended = Lease { until_ns: i64::MIN, ..known };
     let text = serde_json::to_string(&ended).map_err(|error| HubError::stored("lease", error))?;
     transaction.set_text(TextKind::AlertLease, LEASE_KEY, Some(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SqliteStore;
+    use crate::store::HubStore as _;
+
+    const NOW: i64 = 1_800_000_000 * SECOND_NS;
+
+    #[test]
+    fn hub_with_a_clock_a_second_behind_leaves_the_lease() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = SqliteStore::open(dir.path()).unwrap();
+        let mut transaction = store.begin().unwrap();
+        let mut take = |hub: &str, now_ns| take(&mut *transaction, hub, now_ns).unwrap();
+        take("ahead", NOW - 60 * SECOND_NS).unwrap();
+        let renewed = take("ahead", NOW).unwrap();
+        assert_eq!(renewed.since_ns, NOW - 60 * SECOND_NS);
+        assert_eq!(take("behind", NOW - SECOND_NS), Err(renewed));
+        // The clock of the holder is set back a little.
+        let again = take("ahead", NOW - SECOND_NS).unwrap();
+        assert_eq!(again.since_ns, NOW - 60 * SECOND_NS, "silence does not count anew");
+        // The lease of a clock that was far ahead is not in force.
+        take("ahead", NOW + 3_600 * SECOND_NS).unwrap();
+        assert_eq!(take("behind", NOW).unwrap().since_ns, NOW);
+    }
 }

@@ -42,7 +42,7 @@ pub struct AlertState {
     /// Nodes that the alert names.
     #[serde(default)]
     pub nodes: BTreeMap<Name, Contact>,
-    /// Names of the receivers that its rule had when it fired.
+    /// Names of the receivers that its rule had at the last evaluation, for the message after its removal.
     #[serde(default)]
     pub notify: Vec<String>,
     /// Nodes that fell silent after the last message, with the kind of the message that names them.
