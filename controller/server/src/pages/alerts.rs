@@ -34,7 +34,7 @@ const MAX_EVENTS: usize = 30;
 const MAX_EVENT_ALERTS: usize = 5;
 
 /// Time since the last evaluation, in seconds, above which no hub evaluates. A hub does every 10 s.
-const MAX_EVALUATION_AGE_S: i64 = 120;
+const MAX_EVALUATION_AGE_S: u64 = 120;
 
 pub(super) fn router() -> Router<App> {
     Router::new().route("/alerts", get(page))
@@ -180,6 +180,20 @@ impl Alerts {
         let firing = table(Phase::Firing, "firing", "Firing");
         let pending = table(Phase::Pending, "pending", "Pending");
         let counted = |table: &Table| count((table.rows.len() + table.more) as u64);
+        // A hub whose clock was ahead may have left a later time.
+        let age_s = report
+            .lease
+            .as_ref()
+            .map(|lease| now_ns.abs_diff(lease.evaluated_ns) / SECOND_NS.unsigned_abs());
+        let unevaluated = match age_s {
+            _ if report.applied.is_none() => None,
+            None => Some("no hub has evaluated the rules yet; start one: dwell hub --embedded"),
+            Some(age_s) if age_s > MAX_EVALUATION_AGE_S => Some(
+                "no hub evaluates the rules now, so this page is not current; start one: dwell hub \
+                 --embedded",
+            ),
+            Some(_) => None,
+        };
         let status = match (firing.rows.is_empty(), pending.rows.is_empty()) {
             _ if report.applied.is_none() => Status::unknown("no alert rules are applied"),
             (false, _) => {
@@ -189,20 +203,11 @@ impl Alerts {
             (true, false) => {
                 Status::warning(format!("none is firing, {} pending", counted(&pending)))
             }
+            (true, true) if unevaluated.is_some() => Status::unknown("not evaluated"),
+            (true, true) if !report.problems.is_empty() => {
+                Status::warning("none is firing, but not all rules are evaluated")
+            }
             (true, true) => Status::good("none is firing"),
-        };
-        let age_s = report
-            .lease
-            .as_ref()
-            .map(|lease| now_ns.saturating_sub(lease.evaluated_ns).div_euclid(SECOND_NS));
-        let unevaluated = match age_s {
-            _ if report.applied.is_none() => None,
-            None => Some("no hub has evaluated the rules yet; start one: dwell hub --embedded"),
-            Some(age_s) if age_s > MAX_EVALUATION_AGE_S => Some(
-                "no hub evaluates the rules now, so this page is not current; start one: dwell hub \
-                 --embedded",
-            ),
-            Some(_) => None,
         };
         let problems = report.problems.iter().take(MAX_PROBLEMS).map(ToString::to_string);
         let problems: Vec<String> = problems.collect();
