@@ -40,8 +40,8 @@ pub(crate) struct Delivered {
 /// Why no more messages come.
 #[derive(Debug)]
 pub(crate) enum PullError {
-    /// The connection has ended.
-    Lost,
+    /// The connection has ended, for this reason.
+    Lost(String),
     /// The server ended a request early, or not at all: stream and consumer are to be checked.
     Unanswered,
 }
@@ -111,7 +111,7 @@ impl Pull {
             let deadline = self.request.since + PULL_EXPIRY + STATUS_TIMEOUT;
             let received = match timeout_at(deadline, self.inbound.next()).await {
                 Ok(Ok(received)) => received,
-                Ok(Err(_)) => return Err(PullError::Lost),
+                Ok(Err(error)) => return Err(PullError::Lost(error.to_string())),
                 Err(_) => return Err(PullError::Unanswered),
             };
             let status = match delivered(received) {

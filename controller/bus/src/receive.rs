@@ -42,7 +42,7 @@ enum End {
 /// The stream cannot be used as it is. After the first success, such faults are waited for instead.
 pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(), BusError> {
     let (mut reported, mut has_failed, mut has_received) = (String::new(), false, false);
-    let mut is_announced = false;
+    let (mut is_announced, mut lost) = (false, String::new());
     while !stop.is_requested() {
         let opened = tokio::select! {
             opened = open(context) => opened,
@@ -57,7 +57,17 @@ pub(crate) async fn receive(context: &Context<'_>, mut stop: Stop) -> Result<(),
                 reported.clear();
                 has_received = true;
                 let ended = receive_from(context, pull, &mut stop, &mut has_failed).await;
-                is_announced = matches!(ended, Some(PullError::Unanswered));
+                is_announced = match ended {
+                    Some(PullError::Lost(reason)) => {
+                        let is_known = reason == lost;
+                        if !is_known {
+                            (context.report)(BusEvent::Waiting(reason.clone()));
+                            lost = reason;
+                        }
+                        is_known
+                    }
+                    ended => ended.is_some(),
+                };
             }
             Err(error)
                 if error.is_transient() || has_received && error.is_transient_for_working_hub() =>
@@ -95,7 +105,12 @@ async fn receive_from(
     loop {
         if looked.is_none_or(|at| at.elapsed() >= LEFT_INTERVAL) {
             looked = Some(Instant::now());
-            left = receive_left(context, left).await;
+            // If the hub is stopped between the end of the consumer and its new start, the next hub
+            // creates it.
+            left = tokio::select! {
+                left = receive_left(context, left) => left,
+                () = stop.requested() => None,
+            };
         }
         let (batch, end) = next_batch(&mut pull, stop).await;
         if matches!(end, End::Complete) {
