@@ -30,6 +30,7 @@ pub struct ServerTls {
 /// What an operator chooses once for the server of the hub. Its configuration repeats them in a comment,
 /// so that they stay when it is written again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HubServerSettings {
     /// Address and port for hubs and nodes, such as `0.0.0.0:4222`.
     pub listen: String,
@@ -44,9 +45,12 @@ impl HubServerSettings {
     const COMMENT: &str = "# Settings: ";
 
     /// Returns the settings in a configuration that [`HubServer::to_text`] made; `None` for others.
-    pub fn of(config: &str) -> Option<Self> {
-        let json = config.lines().find_map(|line| line.strip_prefix(Self::COMMENT))?;
-        serde_json::from_str(json).ok()
+    ///
+    /// # Errors
+    /// The comment is damaged, or of a newer dwell.
+    pub fn of(config: &str) -> Result<Option<Self>, serde_json::Error> {
+        let json = config.lines().find_map(|line| line.strip_prefix(Self::COMMENT));
+        json.map(serde_json::from_str).transpose()
     }
 }
 
@@ -188,7 +192,9 @@ mod tests {
             pid: "nats-server.pid".into(),
             store: "jetstream".into(),
         };
-        assert_eq!(HubServerSettings::of(&server.to_text()), Some(settings));
-        assert_eq!(HubServerSettings::of("listen: \"0.0.0.0:4222\"\n"), None);
+        let text = server.to_text();
+        assert_eq!(HubServerSettings::of(&text).unwrap(), Some(settings));
+        assert_eq!(HubServerSettings::of("listen: \"0.0.0.0:4222\"\n").unwrap(), None);
+        assert!(HubServerSettings::of(&text.replace("listen_leaf", "leaf")).is_err());
     }
 }

@@ -84,7 +84,7 @@ fn hub(args: &Args) -> Result<Exit, Failure> {
     let accepted = AcceptedKey { owner: Owner::Hub, nodes: BTreeSet::new(), credential };
     change_keys(&keys, |keys| keys.enroll(accepted, true)).map_err(failure)?;
     let server = HubServer {
-        settings: args.settings(&config),
+        settings: args.settings(&config)?,
         tls: args.tls()?,
         keys: relative(&keys, &config)?,
         pid: full(&args.files.pid())?,
@@ -184,9 +184,16 @@ impl Args {
     }
 
     /// Settings of the hub's server: those given, then those of the configuration that exists.
-    fn settings(&self, config: &Path) -> HubServerSettings {
-        let last = std::fs::read_to_string(config);
-        let last = last.ok().and_then(|text| HubServerSettings::of(&text));
+    fn settings(&self, config: &Path) -> Result<HubServerSettings, Failure> {
+        let last = match std::fs::read_to_string(config) {
+            Ok(text) => HubServerSettings::of(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(serde_json::Error::io(error)),
+        };
+        let last = last.with_context(|| {
+            let shown = config.display();
+            format!("cannot read the settings in {shown}; move it away, and give all options again")
+        })?;
         let mut settings = last.unwrap_or_else(|| HubServerSettings {
             listen: DEFAULT_LISTEN.to_owned(),
             listen_leaf: None,
@@ -201,7 +208,7 @@ impl Args {
         if let Some(size) = self.nats_size {
             settings.max_bytes = size.0;
         }
-        settings
+        Ok(settings)
     }
 
     fn tls(&self) -> Result<ServerTls, Failure> {
