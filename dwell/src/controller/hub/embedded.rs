@@ -213,10 +213,14 @@ impl Supervisor {
         is_alone: bool,
     ) -> Result<(), HubError> {
         let devices = if collects { self.read_devices(catalogue) } else { Ok(BTreeMap::new()) };
-        let devices = devices.unwrap_or_else(|error| {
-            say_unread(&error);
-            BTreeMap::new()
-        });
+        let devices = match devices {
+            Ok(devices) => devices,
+            // They stay as they were until the catalogue can be read.
+            Err(error) => {
+                say_unread(&error);
+                return Ok(());
+            }
+        };
         let nodes: BTreeSet<Name> = devices.keys().filter_map(|name| name.parse().ok()).collect();
         let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.collections.begin(&mut *store, &nodes, is_alone)

@@ -66,8 +66,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     out.flush()?;
-    if waiting.is_empty() {
+    if waiting.is_empty() && (args.wait.is_none() || has_hub) {
         return Ok(Exit::Measured);
+    }
+    if waiting.is_empty() {
+        say("dwell: no hub is running");
+        return Ok(Exit::Failed);
     }
     let names = waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     say(&format!("dwell: without records, or not yet on the newest schedule: {names}"));
