@@ -98,7 +98,6 @@ mod tests {
     #[test]
     fn defaults_apply_to_missing_fields() {
         let config = parse("\"tls://192.0.2.1\"", "").unwrap();
-        assert_eq!(config.spool, default_spool());
         assert_eq!(config.receipt_timeout, Nanos::from_secs(60));
         assert_eq!(config.servers().unwrap()[0].port(), 4222);
     }

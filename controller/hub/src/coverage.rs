@@ -39,21 +39,6 @@ pub struct ExpectedProbes {
 }
 
 impl ExpectedProbes {
-    /// Reads the history of a stream in [from, to) from the applied schedules and the statuses of both
-    /// nodes.
-    ///
-    /// # Errors
-    /// The database failed.
-    pub fn read(
-        transaction: &mut dyn HubTransaction,
-        sender: &Name,
-        stream: &Stream,
-        range: (i64, i64),
-    ) -> Result<Self, HubError> {
-        let nodes = BTreeSet::from([sender.clone(), stream.reflector.clone()]);
-        Ok(FleetHistory::read(transaction, &nodes, range)?.expected(sender, stream))
-    }
-
     /// Time in which the sender was paused, as starts and ends in nanoseconds since 1970.
     pub fn sender_pauses(&self) -> &[(i64, i64)] {
         &self.pauses

@@ -124,8 +124,8 @@ pub struct Answer {
     /// The node.
     pub node: Name,
     /// Committed sequence numbers of incarnations. In the answer to a [`Question`], they are all of those
-    /// that it names, and an incarnation that is missing has none; otherwise, they are the ranges with
-    /// records that a hub has just received.
+    /// that it names, unless the message has no space for them; otherwise, they are the ranges with
+    /// records that a hub has just received. A node sends records again that are missing here.
     pub receipts: BTreeMap<Incarnation, RangeSet>,
     /// The schedule as JSON; `None` leaves the one that the node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
