@@ -141,7 +141,7 @@ fn footprint(footprint: Option<&Footprint>) -> Vec<Judged> {
     ]
 }
 
-/// The goal is that the schedule error stays within its interval: that of the ratio has 1, or is below.
+/// The goal is reached if the lower bound of the ratio's interval is at most 1: no increase is shown.
 fn undisturbed(ratio: Option<Estimate>) -> Judged {
     let goal = "node: p99 of the schedule error, an uplink drains / none";
     let judged = Judged::new(goal, ratio, Bound::AtMost(1.0), Unit::Ratio);
@@ -149,7 +149,7 @@ fn undisturbed(ratio: Option<Estimate>) -> Judged {
         Some(low) if low <= 1.0 => Outcome::Reached,
         _ => judged.outcome,
     };
-    let note = Some("reached if the interval has 1".to_owned());
+    let note = Some("reached if the lower bound is at most 1".to_owned());
     Judged { outcome, ..judged }.with_note(note)
 }
 
